@@ -12,8 +12,8 @@ use trunkline_types::{Tick, Timestamp};
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Clock;
 
-/// Tick 0. It is a second before the first use, so that "an interval ago" does not stop at the
-/// origin.
+/// Tick 0. It lies one second before the first use, so that a time shortly before the first use is
+/// still a valid tick.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,
@@ -23,10 +23,10 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
 
-/// Time for which the offset between the two clocks is reused. A step of the system clock may go
+/// Maximum age of a reused offset between the two clocks. A step of the system clock may remain
 /// unnoticed for this long.
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
-/// A reading of both clocks that took at most this long was not interrupted.
+/// Maximum duration of a reading of both clocks that was not interrupted.
 const READING_NANOS_MAX: u64 = 2_000;
 /// If the best of several readings took longer than this, the thread was interrupted each time.
 const INTERRUPTED_NANOS: u64 = 100_000;
@@ -49,8 +49,8 @@ impl Clock {
         Tick::from_nanos(nanos(ORIGIN.elapsed()) as u64)
     }
 
-    /// Reads both clocks for the price of one: UTC is computed from the monotonic clock and the
-    /// offset between the two, which is at most a millisecond old.
+    /// Reads both clocks at the cost of reading one: UTC is computed from the monotonic clock and
+    /// the offset between the two, which is at most a millisecond old.
     #[inline]
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
@@ -61,18 +61,19 @@ impl Clock {
     }
 
     /// Returns UTC, as [`moment`](Self::moment) does. It may step in either direction when the
-    /// system clock is set, and it may go back by some microseconds if the system slews its clocks
-    /// apart, which Linux does not do.
+    /// system clock is set, and it may go back by a few microseconds if the system slews the two
+    /// clocks at different rates, which Linux does not do.
     ///
-    /// This is the only source of UTC. Computed and directly read times differ by some nanoseconds,
-    /// so a later timestamp from the one source could be older than an earlier one from the other.
+    /// This is the only source of UTC. Computed and directly read times differ by a few
+    /// nanoseconds. If both were used, a later timestamp from one source could be older than an
+    /// earlier timestamp from the other.
     #[inline]
     pub fn wall(&self) -> Timestamp {
         self.moment().1
     }
 
-    /// Reads both clocks, and repeats that if the thread was interrupted in between: a comparison
-    /// of the two would take the pause for a step of the system clock.
+    /// Reads both clocks, and reads them again if the thread was interrupted in between. Otherwise
+    /// a comparison of the two would mistake the pause for a step of the system clock.
     #[cold]
     fn read_both(&self) -> (Tick, Timestamp) {
         let known = OFFSET.load(Ordering::Relaxed);
@@ -88,8 +89,8 @@ impl Clock {
         }
         let nanos = best.now.as_nanos();
         let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
-        // Keep the known offset if it agrees with the new reading within their precision: then UTC
-        // does not go back.
+        // Keep the known offset if it agrees with the new reading within their precision, so that
+        // UTC does not go back.
         let exact_to = best.took.max(READING_NANOS_MAX) as i64;
         let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
         let mut offset = if is_known { known } else { seen };
@@ -167,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Over many readings of the system clock and both ways to ask for UTC. Nothing sets the system
-    /// clock meanwhile.
+    /// Covers many readings of the system clock and both ways to read UTC. Nothing sets the system
+    /// clock during the test.
     #[test]
     fn later_stamps_are_not_older() {
         let clock = Clock::new();

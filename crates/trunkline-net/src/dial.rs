@@ -1,5 +1,5 @@
-//! Connecting a client to its engine: looks the name up, tries every address in turn and keeps the
-//! cause of each failure.
+//! Connects a client to its engine: resolves the host name, tries each address in turn, and records
+//! the cause of each failure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,20 +23,20 @@ use crate::transport::{Source, SourceKind, Transport};
 
 /// The place a link connects to.
 pub enum Dialler {
-    /// A TCP port of a host. Every dial looks the name up and tries all its addresses.
+    /// A TCP port of a host. Each dial resolves the name and tries all its addresses.
     Tcp { host: String, port: u16 },
     /// A Unix socket of this machine, without shared memory.
     Unix(SocketPath),
     /// A Unix socket of this machine with shared memory. Without shared memory the dial fails.
     Shared(SocketPath),
-    /// The Unix socket named after a TCP port of this machine, else the port itself. If the socket
-    /// cannot be used, for example because it does not exist or does not lead to this machine's
-    /// port, the dial continues with the port without an error.
+    /// The Unix socket named after a TCP port of this machine, or the port itself if the socket
+    /// cannot be used. The dial then continues with the port and reports no error. A socket cannot
+    /// be used, for example, if it does not exist or does not lead to this machine's port.
     Near {
         socket: SocketPath,
         host: String,
         port: u16,
-        /// Shared memory or descriptors over the Unix socket.
+        /// The second use of the Unix socket: shared memory or descriptors.
         beside: Beside,
     },
     /// A connection made by the closure, such as
@@ -48,10 +48,12 @@ pub enum Dialler {
 #[derive(Clone, Copy, Debug)]
 pub struct DialLimits {
     pub lookup: Duration,
-    /// Maximum time for each address to answer. TCP asks again after 1 s and after another 2 s, so
-    /// a longer time only delays the next dial if the network dropped the first two packets.
+    /// Maximum time for each address to answer. TCP repeats its request after 1 s and again after
+    /// another 2 s. If the network drops the first two packets, a longer time only delays the next
+    /// dial.
     pub connect: Duration,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see
+    /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
 }
 
@@ -84,8 +86,8 @@ impl Dialler {
         }
     }
 
-    /// Makes the dialler accept file descriptors over its socket, into `descriptors`, instead of
-    /// offering shared memory.
+    /// Makes the dialler accept file descriptors over its socket and store them in `descriptors`,
+    /// instead of offering shared memory.
     #[must_use]
     pub fn taking(mut self, descriptors: Descriptors) -> Self {
         if let Dialler::Near { beside, .. } = &mut self {
@@ -117,7 +119,7 @@ impl fmt::Debug for Dialler {
     }
 }
 
-/// One dial, from the name look-up to the last address. Never blocks.
+/// One dial, from the name resolution to the last address. Never blocks.
 pub(crate) struct Dial {
     limits: DialLimits,
     /// The Unix socket that could not be used when the dial began.
@@ -136,7 +138,7 @@ enum Stage {
         rest: VecDeque<SocketAddr>,
         current: Option<Attempt>,
     },
-    /// Decided at the start of the dial.
+    /// The result, if it was known at the start of the dial.
     Ended(Option<Result<Transport, Disconnect>>),
 }
 
@@ -147,14 +149,14 @@ struct Attempt {
 }
 
 pub(crate) enum DialStep {
-    /// Call again when the source is writable, the sleeper is kicked or the time has come.
+    /// Call again when the source is writable, the sleeper is kicked, or the given time is reached.
     Wait(Option<Source>, Tick),
     Connected(Transport),
     Failed(Disconnect),
 }
 
 impl Dial {
-    /// Begins a dial. The look-up kicks `sleeper` when it has an answer.
+    /// Begins a dial. The name resolution kicks `sleeper` when it has a result.
     pub(crate) fn start(
         dialler: &mut Dialler,
         limits: DialLimits,
@@ -191,8 +193,8 @@ impl Dial {
         }
     }
 
-    /// Tries the Unix socket once more. A program that answers at the port has created its socket
-    /// before, but perhaps only after this dial's first attempt.
+    /// Tries the Unix socket once more. A program that answers at the port has already created its
+    /// socket, but perhaps only after the first attempt of this dial.
     fn nearer(&mut self, transport: Transport) -> Transport {
         let near = self.near.take();
         near.and_then(|(socket, beside)| unix::connect_near(socket.as_path(), &beside).ok())
@@ -287,8 +289,8 @@ impl Stage {
         }
     }
 
-    /// Looks `host` up in a separate thread, because the system's resolver blocks without a limit.
-    /// The dial does not wait for the thread, which ends when the resolver returns.
+    /// Resolves `host` in a separate thread, because the system's resolver may block for an
+    /// unlimited time. The dial does not wait for the thread, which ends when the resolver returns.
     fn lookup(host: &str, port: u16, until: Tick, sleeper: &Arc<Sleeper>) -> Self {
         let (sender, answer) = sync_channel(1);
         let (name, sleeper) = (host.to_owned(), sleeper.clone());
@@ -296,11 +298,11 @@ impl Stage {
             let found = (name.as_str(), port)
                 .to_socket_addrs()
                 .map(Iterator::collect);
-            // Nothing receives the answer if the look-up took too long.
+            // No receiver is left if the resolution took too long.
             let _ = sender.send(found);
             sleeper.kick();
         };
-        // If no thread can be started, the sender is dropped, which `advance` reports.
+        // If no thread can be started, the sender is dropped, and `advance` reports this.
         let _ = thread::Builder::new()
             .name("trunkline-lookup".to_owned())
             .spawn(lookup);
@@ -343,10 +345,10 @@ fn no_address(host: &str, text: &str) -> DialStep {
     })
 }
 
-/// Combines the failures of all addresses: the kind of the most informative one and the texts of
-/// all.
+/// Combines the failures of all addresses: takes the kind of the most informative failure and the
+/// texts of all.
 fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
-    // A refusal proves that the machine is there, which is more informative than no answer.
+    // A refusal proves that the machine is reachable, so it is more informative than no answer.
     let telling = failures
         .iter()
         .find(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);

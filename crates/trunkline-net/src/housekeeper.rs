@@ -10,10 +10,10 @@ use crate::clock::Clock;
 use crate::server::only_mark;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
 
-/// A thread that calls a closure, such as an engine's `poll`, whenever the closure has asked for
-/// it.
+/// A thread that calls a closure, such as an engine's `poll`, at the times that the closure
+/// requests.
 ///
-/// Dropping it ends the thread, after a running call of the closure.
+/// Dropping it ends the thread, after any call of the closure that is in progress.
 pub struct Housekeeper {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -32,8 +32,8 @@ struct State {
 }
 
 impl Housekeeper {
-    /// Calls `work` at once, then at each tick it returned and after each [`wake`](Self::wake). If
-    /// it returns `None`, only `wake` calls it again.
+    /// Calls `work` at once, then at each tick that `work` returns and after each
+    /// [`wake`](Self::wake). After `work` returns `None`, only `wake` causes another call.
     pub fn start(
         clock: Clock,
         mut work: impl FnMut(Tick, Timestamp) -> Option<Tick> + Send + 'static,
@@ -58,8 +58,8 @@ impl Housekeeper {
         })
     }
 
-    /// Makes the thread call the closure soon, because something may be due earlier than it last
-    /// returned. Never waits.
+    /// Makes the thread call the closure soon, because something may be due earlier than the tick
+    /// that the closure last returned. Never waits.
     pub fn wake(&self) {
         lock(&self.shared.state).woken = true;
         self.shared.changed.notify_one();

@@ -11,10 +11,10 @@ use crate::sync::{Mutex, lock};
 use crate::transport::Interest;
 use crate::transport::{Source, SourceKind};
 
-/// A wait whose wake-up conditions another thread can change while it lasts, without ending it.
+/// A wait whose wake-up conditions another thread can change during the wait, without ending it.
 ///
-/// An epoll instance of its own can do this and `poll` cannot. A thread that takes the connection
-/// over mutes the sleeper for arriving data, at the cost of one system call and no context switch.
+/// A separate epoll instance can do this; `poll` cannot. A thread that takes over the connection
+/// stops arriving data from waking the sleeper. This costs one system call and no context switch.
 pub(crate) struct IdleWait {
     epoll: OwnedFd,
     watched: Mutex<Option<Watched>>,
@@ -30,7 +30,7 @@ const KICKED: u64 = 0;
 const SOURCE: u64 = 1;
 
 impl IdleWait {
-    /// Creates a sleep that kicks of `sleeper` end as well. Takes one file descriptor.
+    /// Creates a sleep that is also ended by kicks of `sleeper`. Takes one file descriptor.
     pub(crate) fn new(sleeper: &Sleeper) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(KICKED);
@@ -41,8 +41,8 @@ impl IdleWait {
         })
     }
 
-    /// Makes events of `source` end the sleep, in addition to kicks. Keeps the descriptor of
-    /// `source` open until the next call.
+    /// Makes events of `source` end the sleep, as kicks do. Keeps the descriptor of `source` open
+    /// until the next call.
     pub(crate) fn watch(&self, source: Option<&Source>, interest: Interest) {
         let mut watched = lock(&self.watched);
         let flags = source.map_or(epoll::EventFlags::empty(), |s| flags(s.kind(), interest));
@@ -50,8 +50,8 @@ impl IdleWait {
         if let Some(old) = &mut *watched {
             if source.is_some_and(|source| source.is_same(&old.source)) && !flags.is_empty() {
                 if flags != old.flags {
-                    // Fails only for lack of memory; then the sleep ends too often or at its
-                    // time-out.
+                    // Fails only if memory is exhausted; the sleep then ends too often, or only at
+                    // its time-out.
                     let _ = epoll::modify(&self.epoll, &old.source, data, flags);
                     old.flags = flags;
                 }
@@ -68,7 +68,7 @@ impl IdleWait {
         }
     }
 
-    /// Stops events of the source from ending the sleep. A disconnection may still end it.
+    /// Prevents events of the source from ending the sleep. A disconnection may still end it.
     pub(crate) fn mute(&self) {
         if let Some(watched) = &mut *lock(&self.watched) {
             watched.flags = epoll::EventFlags::empty();
@@ -77,7 +77,8 @@ impl IdleWait {
         }
     }
 
-    /// Sleeps. Returns true if the source ended the sleep. A signal of the system may end it early.
+    /// Sleeps. Returns true if the source ended the sleep. An operating system signal may end it
+    /// early.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, timeout: Option<Duration>) -> bool {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut events: [epoll::Event; 2] = [NO_EVENT; 2];

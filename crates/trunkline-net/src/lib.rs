@@ -1,5 +1,5 @@
-//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets, shared memory and
-//! in-memory pipes.
+//! Drives any Trunkline protocol endpoint, and waits on it, over TCP, Unix sockets, shared memory
+//! and in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
 //! thread. This crate provides all three, and knows nothing about the content of the messages.
@@ -9,16 +9,16 @@
 //!      | with, wait_until, poll_until                        | Notifier::notify
 //!      v                                                     v
 //!   Link<E: Endpoint>                                     Server: connection threads, acceptor
-//!      | whoever waits drives; a background                  | each session: an Endpoint
-//!      | thread while nobody does                            |
+//!      | the waiting thread drives; a background             | each session: an Endpoint
+//!      | thread while no thread waits                        |
 //!      v                                                     v
 //!   Transport { receive half, send half } ~~~ TCP, pipe ~~~ Transport { receive half, send half }
 //! ```
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`]: connected byte streams in two halves: [`tcp`], `unix`, `shm`,
-//!   [`pipe`](transport::pipe); [`passing`]: connections handed from one process to another.
+//! - [`transport`]: connected byte streams, each in two halves: [`tcp`], `unix`, `shm`,
+//!   [`pipe`](transport::pipe); [`passing`]: connections passed from one process to another.
 //! - [`near`]: paths of the Unix sockets that are named after ports.
 //! - [`link`]: the client's side; [`dial`]: connecting to an engine.
 //! - [`server`]: the engine's side.

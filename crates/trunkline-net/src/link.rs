@@ -1,15 +1,15 @@
 //! The client's side of a connection, driven by the threads that wait on it.
 //!
 //! ```text
-//!   with        any thread: runs the closure under the lock, sends what became due
-//!   wait_until  the caller's thread reads the socket while it waits; others that wait are parked,
-//!               one of them inherits the role
+//!   with        any thread: runs the closure under the lock, sends the output that is due
+//!   wait_until  the caller's thread reads the socket while it waits; other waiters are parked, and
+//!               one of them takes over the role
 //!   poll_until  a task: woken after every change; the background thread drives meanwhile
-//!   background  dials, and drives while nobody waits
+//!   background  dials, and drives while no thread waits
 //! ```
 //!
-//! `Driven` has the turns of the thread that drives: sleep, read, deliver, send. `Connection` is the data
-//! behind the lock: the endpoint and its current transport.
+//! `Driven` implements the turns of the driving thread: sleep, read, deliver, send. `Connection` is
+//! the data that the lock protects: the endpoint and its current transport.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -36,16 +36,15 @@ use crate::transport::{
     Interest, Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed,
 };
 
-/// Maximum number of bytes of one read. It also bounds the time that other threads wait for the
-/// lock.
+/// Maximum number of bytes per read. It also limits how long other threads wait for the lock.
 const READ_BYTES: usize = 64 << 10;
 
-/// The same for endpoints that provide the memory for most bytes. What is read without asking them
-/// must be copied.
+/// The same for endpoints that provide the memory for most bytes. Bytes that are read into other
+/// memory must be copied.
 const READ_BYTES_DIRECT: usize = 4 << 10;
 
-/// Maximum number of bytes received in one turn directly into the endpoint's memory. Then other
-/// threads may have the lock.
+/// Maximum number of bytes received in one turn directly into the endpoint's memory. After that,
+/// other threads can take the lock.
 const DIRECT_MAX: usize = 1 << 20;
 
 /// Number of memory polls between two clock readings.
@@ -54,7 +53,7 @@ const GLANCES: usize = 16;
 /// A connection to one engine that reconnects by itself, shared by any number of threads and tasks.
 ///
 /// The endpoint decides when to dial (`poll_dial`) and how to handle a lost connection. The link
-/// dials, sends, receives and keeps the endpoint's timers.
+/// dials, sends, receives and runs the endpoint's timers.
 pub struct Link<E: Endpoint + 'static> {
     driven: Arc<Driven<E>>,
     background: Mutex<Option<JoinHandle<()>>>,
@@ -64,8 +63,8 @@ pub struct Link<E: Endpoint + 'static> {
 pub struct LinkOptions {
     pub dial: DialLimits,
     /// Time without a driving thread after which the background thread drives again. Until then,
-    /// arriving data stays in the socket, so that consecutive calls cost one wake-up each. After a
-    /// program that waited repeatedly without a pause it may take up to four times as long.
+    /// arriving data stays in the socket, so that consecutive calls cost one wake-up each. If the
+    /// program has waited repeatedly without a pause, this may take up to four times as long.
     pub idle: Duration,
     /// Maximum time that a waiting thread polls for the answer before it sleeps. Zero disables
     /// polling. See [`spin`](crate::spin).
@@ -119,10 +118,11 @@ impl<E: Endpoint + 'static> Link<E> {
         }))
     }
 
-    /// Runs `f` on the endpoint and sends its output, on this thread. Never waits for the network.
+    /// Runs `f` on the endpoint and sends the endpoint's output, on this thread. Never waits for
+    /// the network.
     ///
     /// `f` runs under the link's lock: it must be short, and must not use the link. Waiting threads
-    /// and tasks do not notice what it changes in the endpoint; see
+    /// and tasks do not notice changes that `f` makes to the endpoint; see
     /// [`wake_waiters`](Self::wake_waiters).
     pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
         let driven = &self.driven;
@@ -134,11 +134,12 @@ impl<E: Endpoint + 'static> Link<E> {
         answer
     }
 
-    /// Waits until `f` returns an answer. Calls it at once, and again after data arrived, a timer
-    /// fired or something changed. Returns `None` if `deadline` has passed or the link is closed.
+    /// Waits until `f` returns an answer. Calls `f` at once, and again whenever data has arrived, a
+    /// timer has fired or something has changed. Returns `None` if `deadline` has passed or the
+    /// link is closed.
     ///
-    /// While it waits, the calling thread drives the connection, unless another one does already.
-    /// `f` runs under the link's lock: it must be short, and must not use the link.
+    /// While it waits, the calling thread drives the connection, unless another thread already
+    /// does. `f` runs under the link's lock: it must be short, and must not use the link.
     pub fn wait_until<R>(
         &self,
         deadline: Option<Tick>,
@@ -147,9 +148,10 @@ impl<E: Endpoint + 'static> Link<E> {
         self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
     }
 
-    /// Begins something and waits for its answer, under one lock: calls `begin`, and with what it
-    /// returns `check`, like [`wait_until`](Self::wait_until). Returns both; the answer is `None`
-    /// if `deadline` has passed or the link is closed.
+    /// Starts an operation and waits for its result, without releasing the lock in between: calls
+    /// `begin`, then passes its result to `check`, which it calls like
+    /// [`wait_until`](Self::wait_until). Returns both; the answer is `None` if `deadline` has
+    /// passed or the link is closed.
     ///
     /// # Errors
     /// The error of `begin`.
@@ -177,12 +179,12 @@ impl<E: Endpoint + 'static> Link<E> {
         }
     }
 
-    /// As [`wait_until`](Self::wait_until), for tasks. `Pending` registers the task, which is woken
-    /// after each change and at `deadline`. Returns `Ready(None)` if `deadline` has passed or the
-    /// link is closed.
+    /// Like [`wait_until`](Self::wait_until), but for tasks. `Pending` registers the task, which is
+    /// woken after each change and at `deadline`. Returns `Ready(None)` if `deadline` has passed or
+    /// the link is closed.
     ///
     /// # Cancel safety
-    /// A dropped task leaves a waker behind until the next change.
+    /// If the task is dropped, its waker remains registered until the next change.
     pub fn poll_until<R>(
         &self,
         context: &mut Context<'_>,
@@ -210,7 +212,7 @@ impl<E: Endpoint + 'static> Link<E> {
     /// [`poll_until`](Self::poll_until) as a future.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing except what `f` itself took.
+    /// Dropping the future loses nothing except what `f` itself has removed.
     pub async fn wait<R>(
         &self,
         deadline: Option<Tick>,
@@ -219,11 +221,11 @@ impl<E: Endpoint + 'static> Link<E> {
         poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
     }
 
-    /// Installs a transport that another part of the program has accepted, in place of the current
-    /// one, if `admit` accepts it. `admit` runs on the endpoint under the link's lock.
+    /// Replaces the current transport with one that another part of the program has accepted, if
+    /// `admit` accepts it. `admit` runs on the endpoint under the link's lock.
     ///
     /// `admit` must hand bytes that were already read from the transport to the endpoint. A frame
-    /// that it returns is sent first, with its descriptor.
+    /// that `admit` returns is sent first, with its descriptor.
     ///
     /// # Errors
     /// Returns the transport if it was refused.
@@ -276,9 +278,9 @@ impl<E: Endpoint + 'static> Link<E> {
         self.driven.role.lock().data.transport()
     }
 
-    /// Returns the engine's table of last values in memory shared with this process, if it has a
-    /// place for `index`. Returns `None` if there is no shared memory (yet), the engine provides no
-    /// table, or it has not answered by `deadline`.
+    /// Returns the engine's table of last values in memory shared with this process, if the table
+    /// has a slot for `index`. Returns `None` if there is no shared memory (yet), the engine
+    /// provides no table, or the engine has not answered by `deadline`.
     pub fn last_values(&self, index: u32, deadline: Tick) -> Option<Arc<LocalTable>> {
         let answer = self.wait_for(Some(deadline), |connection, now| {
             match connection.table(index, now) {
@@ -293,7 +295,7 @@ impl<E: Endpoint + 'static> Link<E> {
     /// Sends the endpoint's remaining output, until `deadline` at the latest, then closes the
     /// connection and ends the background thread. All waits end.
     ///
-    /// If the endpoint must say goodbye, request that through [`with`](Self::with) before.
+    /// If the endpoint must send a final message, request that through [`with`](Self::with) first.
     pub fn close(&self, deadline: Tick) {
         self.wait_for(Some(deadline), |connection, _| {
             connection.is_flushed().then_some(())
@@ -377,8 +379,8 @@ type Guard<'a, E> = role::Guard<'a, Connection<E>>;
 
 struct Driven<E> {
     role: DriverRole<Connection<E>>,
-    /// The sleeper of the background thread. It is separate from the waiters', so that a waiter can
-    /// take over without waiting for the background thread to wake up.
+    /// The sleeper of the background thread. It is separate from the sleeper of the waiters, so
+    /// that a waiter can take over without waiting for the background thread to wake up.
     background: Arc<Sleeper>,
     idle_wait: IdleWait,
     waiter: Sleeper,
@@ -409,8 +411,8 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// Runs after a closure of the user has used the endpoint. Sends its output, and wakes the
-    /// driving thread if it would sleep past something that has become due.
+    /// Runs after a closure of the user has used the endpoint. Sends the endpoint's output, and
+    /// wakes the driving thread if it would otherwise sleep beyond a time that has become due.
     fn after_call(&self, state: &mut State<E>) {
         let (now, wall) = state.time();
         if state.data.send(now, wall) {
@@ -424,7 +426,7 @@ impl<E: Endpoint> Driven<E> {
     }
 
     /// A waiter's turn. It keeps the receive half while it sleeps, because no other thread takes
-    /// over from it.
+    /// over the role from it.
     fn turn_of_waiter<'a>(
         &'a self,
         mut guard: Guard<'a, E>,
@@ -476,7 +478,7 @@ impl<E: Endpoint> Driven<E> {
             });
         };
         if catch_unwind(AssertUnwindSafe(drive)).is_err() {
-            // With no thread left to drive in the background, the link is over for all users.
+            // The background thread is gone, so the link has ended for all users.
             let mut guard = self.role.lock();
             guard.data.abandon();
             self.role.stop(&mut guard);
@@ -486,8 +488,8 @@ impl<E: Endpoint> Driven<E> {
         self.idle_wait.watch(None, Interest::default());
     }
 
-    /// The background thread's turn while connected. It leaves the receive half behind while it
-    /// sleeps, for a waiter that takes over.
+    /// The background thread's turn while connected. While it sleeps, it leaves the receive half to
+    /// a waiter that takes over.
     fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
         let Some(plan) = guard.data.plan() else {
             return self.without_transport(guard);
@@ -611,8 +613,8 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// A turn that found nothing to drive: the connection is gone, or a panic took the receive
-    /// half.
+    /// A turn without anything to drive: the connection is gone, or the receive half was lost in a
+    /// panic.
     fn without_transport<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
         let text = "a thread of this program panicked while it drove the connection".to_owned();
         let cause = Disconnect::Io {
@@ -682,10 +684,10 @@ struct Wire {
     peer: Peer,
     source: Source,
     outgoing: Outgoing,
-    /// The reason why sending failed. Data that arrived before may contain a better reason, so the
-    /// input is read to its end before the endpoint learns of it.
+    /// The reason why sending failed. Data that arrived before the failure may contain a more
+    /// informative reason, so all input is read before the failure is reported to the endpoint.
     broken: Option<Disconnect>,
-    /// `None` while the driving thread has it, during its turn.
+    /// `None` while the driving thread has taken it for its turn.
     incoming: Option<Incoming>,
 }
 
@@ -713,7 +715,7 @@ struct Sleeping {
 struct Plan {
     source: Source,
     interest: Interest,
-    /// There is work already, so do not sleep.
+    /// There is already work to do, so the thread must not sleep.
     at_once: bool,
 }
 
@@ -803,7 +805,8 @@ impl<E: Endpoint> Connection<E> {
         self.wire = None;
     }
 
-    /// Returns the wake-up conditions of the next sleep, or `None` while there is nothing to drive.
+    /// Returns the wake-up conditions for the next sleep, or `None` while there is nothing to
+    /// drive.
     fn plan(&self) -> Option<Plan> {
         let wire = self.wire.as_ref()?;
         let incoming = wire.incoming.as_ref()?;
@@ -832,7 +835,7 @@ impl<E: Endpoint> Connection<E> {
         })
     }
 
-    /// Returns the table of the other end's last values, if it has a place for `index`.
+    /// Returns the other end's table of last values, if the table has a slot for `index`.
     fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.wire {
             Some(wire) => wire.source.table(index, now),
@@ -840,8 +843,8 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Prepares the source for the sleep of the driving thread. Returns true if there is work
-    /// first.
+    /// Prepares the source for the sleep of the driving thread. Returns true if there is work to do
+    /// before the sleep.
     fn arm(&mut self) -> bool {
         let wanted = self.endpoint.wants_input();
         let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
@@ -854,7 +857,7 @@ impl<E: Endpoint> Connection<E> {
 
     /// Handles the input of one turn. Returns true if the endpoint received something.
     fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
-        // Another transport may have replaced the one that this was read from.
+        // Another transport may have replaced the transport that the input was read from.
         let Some(wire) = self.wire.as_mut().filter(|w| w.number == incoming.wire) else {
             return false;
         };
@@ -881,7 +884,7 @@ impl<E: Endpoint> Connection<E> {
             wire.incoming = Some(incoming);
             return taken;
         }
-        // The endpoint's own reason is the most informative one, then the first failure.
+        // The endpoint's own reason is the most informative, followed by the first failure.
         let reasons = [
             self.endpoint.wants_close(),
             wire.broken.take(),
@@ -896,7 +899,7 @@ impl<E: Endpoint> Connection<E> {
         true
     }
 
-    /// Runs the endpoint's time-out if it is due. Returns true if it was.
+    /// Runs the endpoint's time-out if it is due, and returns true in that case.
     fn run_timeout(&mut self, now: Tick, wall: Timestamp) -> bool {
         let due = self.endpoint.poll_timeout().is_some_and(|at| at <= now);
         if due {
@@ -905,8 +908,8 @@ impl<E: Endpoint> Connection<E> {
         due
     }
 
-    /// Sends the endpoint's output, and closes the transport if the endpoint wants that. Returns
-    /// true if it was closed.
+    /// Sends the endpoint's output, and closes the transport if the endpoint requests it. Returns
+    /// true if the transport was closed.
     fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
         let Some(wire) = &mut self.wire else {
             return false;
@@ -932,14 +935,14 @@ impl<E: Endpoint> Connection<E> {
         self.wire.as_ref()?.outgoing.close_by()
     }
 
-    /// Returns true if all output of the endpoint so far is in the transport, or there is no
+    /// Returns true if the transport has taken all output of the endpoint so far, or if there is no
     /// transport.
     fn is_flushed(&self) -> bool {
         self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
     }
 
-    /// Returns true if the driving thread's sleep would miss something wanted now; `due` is the
-    /// earliest time at which something is due.
+    /// Returns true if the driving thread would sleep through an event or time that now requires
+    /// it; `due` is the earliest due time.
     fn oversleeps(&self, due: Option<Tick>) -> bool {
         let Some(sleeping) = self.sleeping else {
             return false;
@@ -976,7 +979,7 @@ impl Incoming {
         self.ready
     }
 
-    /// Polls for input for a short time before sleeping. Returns true if there was some.
+    /// Polls for input for a short time before sleeping. Returns true if it found input.
     fn spin(&mut self, longest: Option<Duration>) -> bool {
         let mut spin = self.spin;
         let found = spin.run(longest, || {
@@ -999,7 +1002,7 @@ impl Incoming {
         found
     }
 
-    /// Returns true if there is input, as far as that is visible without a system call.
+    /// Returns true if input can be seen without a system call.
     fn glance(&mut self) -> bool {
         self.ready |= self.half.glance() == Some(true);
         self.ready
@@ -1009,7 +1012,7 @@ impl Incoming {
         self.spin.waited(waited);
     }
 
-    /// Reads once, unless earlier input is still there or the endpoint must provide the memory.
+    /// Reads once, unless earlier input is still pending or the endpoint must provide the memory.
     fn fill(&mut self) {
         if !self.is_direct {
             self.read();
@@ -1020,8 +1023,8 @@ impl Incoming {
         self.ready && self.filled == 0 && self.ended.is_none()
     }
 
-    /// Reads once into the endpoint's memory and the excess into the buffer. Returns the number of
-    /// bytes in the endpoint's memory.
+    /// Reads once into the endpoint's memory; bytes beyond it go into the buffer. Returns the
+    /// number of bytes in the endpoint's memory.
     fn fill_direct(&mut self, direct: &mut dyn DirectBytes, now: Tick) -> usize {
         let space = direct.space();
         let (room, direct_room) = (space.len() + self.buffer.len(), space.len());

@@ -21,7 +21,8 @@ pub fn folder() -> PathBuf {
     }
 }
 
-/// Returns that folder and creates it if it is missing; `None` unless it is private to this user.
+/// Creates that folder if it is missing, and returns it. Returns `None` unless the folder is
+/// private to this user.
 pub fn prepared_folder() -> Option<PathBuf> {
     let folder = folder();
     // It may exist already; the check below decides.
@@ -39,8 +40,8 @@ pub fn socket(sockets: Option<&Path>, port: u16) -> Option<SocketPath> {
     SocketPath::parse(socket.to_str()?).ok()
 }
 
-/// Creates a dialler for a port of `host`; on this machine it prefers the socket named after the
-/// port.
+/// Creates a dialler for a port of `host`. If `host` is this machine, the dialler prefers the
+/// socket named after the port.
 pub fn dialler(sockets: Option<&Path>, host: &str, port: u16) -> Dialler {
     let is_here = host == "localhost" || host.parse() == Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
     match socket(sockets, port).filter(|_| is_here) {

@@ -10,27 +10,27 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::transport::SendHalf;
 
-/// The endpoint is asked for more output only while less than this waits to be sent. A peer that
-/// stops reading therefore costs this crate this much plus one frame. Its other pending data stays
-/// in the endpoint, within the endpoint's own limits.
+/// The endpoint is asked for more output only while fewer bytes than this are waiting to be sent.
+/// For a peer that stops reading, this crate therefore buffers at most this number of bytes plus
+/// one frame. All other pending data remains in the endpoint, within the endpoint's own limits.
 pub(crate) const OUTPUT_MAX: usize = 64 << 10;
 
-/// Maximum time for the last bytes of a connection that is being closed.
+/// Maximum time for sending the last bytes of a connection that is being closed.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A buffer that grew beyond this is freed once it is no longer full.
+/// A buffer that has grown beyond this size is freed once it is no longer full.
 const RETAINED_MAX: usize = 16 << 10;
 
 /// A transport's send half and the data it has not taken yet. Never blocks.
 ///
-/// Everything sent on a connection passes through here and through the endpoint, so both are behind
-/// the same lock if several threads send.
+/// Everything sent on a connection passes through here and through the endpoint, so the same lock
+/// protects both if several threads send.
 pub(crate) struct Outgoing {
     half: Box<dyn SendHalf>,
     buffer: Vec<u8>,
     sent: usize,
-    /// Frames that carry a descriptor each. They are sent between two other frames, when the buffer
-    /// is empty.
+    /// Frames with one descriptor each. They are sent between other frames, when the buffer is
+    /// empty.
     passing: VecDeque<(Vec<u8>, OwnedFd)>,
     blocked: bool,
     finished: bool,
@@ -66,7 +66,7 @@ impl Outgoing {
     }
 
     /// Sends pending data and the output of `endpoint`, until nothing is left, the transport is
-    /// full, about `quantum` bytes are sent or `is_over` returns true.
+    /// full, about `quantum` bytes have been sent, or `is_over` returns true.
     pub(crate) fn flush<E: Endpoint + ?Sized>(
         &mut self,
         endpoint: &mut E,
@@ -103,8 +103,8 @@ impl Outgoing {
         }
     }
 
-    /// As [`flush`](Self::flush), for an endpoint that keeps bytes in its own memory. They are sent
-    /// from there, behind the appended bytes.
+    /// Like [`flush`](Self::flush), but for an endpoint that keeps output in its own memory. That
+    /// output is sent from there, after the appended bytes.
     fn flush_direct<E: Endpoint + ?Sized>(
         &mut self,
         endpoint: &mut E,
@@ -151,7 +151,7 @@ impl Outgoing {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Sends a whole frame with a descriptor, behind the pending data.
+    /// Sends a whole frame with a descriptor, after the pending data.
     pub(crate) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         self.passing.push_back((frame, file));
     }
@@ -191,7 +191,7 @@ impl Outgoing {
         self.waiting() == 0 && self.passing.is_empty()
     }
 
-    /// Time at which a flush last had data to write.
+    /// Time of the last flush that had data to write.
     pub(crate) fn wrote_at(&self) -> Tick {
         self.wrote_at
     }
@@ -202,7 +202,7 @@ impl Outgoing {
     }
 
     /// Returns true if a connection that is to close because of `cause` may close now: everything
-    /// is sent, the peer is dead, or the time limit is over.
+    /// is sent, the peer is dead, or the time limit has passed.
     pub(crate) fn may_close(&mut self, cause: &Disconnect, flush: Flush, now: Tick) -> bool {
         if flush == Flush::Done || matches!(cause, Disconnect::Dead { .. }) {
             return true;
@@ -223,7 +223,7 @@ impl Outgoing {
         }
     }
 
-    /// Discards unsent data, because the other end counts as dead.
+    /// Discards unsent data, because the other end is considered dead.
     pub(crate) fn abort(&mut self) {
         self.half.abort();
     }
@@ -232,7 +232,7 @@ impl Outgoing {
         self.buffer.len() - self.sent
     }
 
-    /// Moves the unsent rest to the front once more than half of the buffer is sent.
+    /// Moves the unsent bytes to the front once more than half of the buffer has been sent.
     fn compact(&mut self) {
         if self.sent > self.buffer.len() / 2 {
             self.buffer.drain(..self.sent);
@@ -261,8 +261,8 @@ mod tests {
         }
     }
 
-    /// A socket reports its own end like any other event. A thread that answered each report by
-    /// ending it again would loop until the other end closes.
+    /// A socket reports its own shutdown like any other event. A thread that responded to each
+    /// report by shutting it down again would loop until the other end closes.
     #[test]
     fn finished_connection_is_not_finished_again() {
         let ends = Arc::new(AtomicUsize::new(0));

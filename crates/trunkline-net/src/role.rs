@@ -1,9 +1,9 @@
-//! The role of driving a connection: a waiting thread has it, and a background thread only while no
-//! thread waits.
+//! The role of driving a connection. A waiting thread holds the role; a background thread holds it
+//! only while no thread waits.
 //!
 //! ```text
-//!                a waiter comes
-//!        +---------------------------+     a waiter comes while the background thread sleeps:
+//!                a waiter arrives
+//!        +---------------------------+     a waiter arrives while the background thread sleeps:
 //!        |                           v     takes over at once, and mutes the sleep, or ends it
 //!       none <----- leaves ----- a waiter <---------------------------------------------------+
 //!        |                           |  |                                                     |
@@ -13,18 +13,18 @@
 //!        +--- no waiter for a while, a task waits, or offline ------------------------> background
 //! ```
 //!
-//! Every waiter that does not drive is *parked*. The driver wakes the parked ones after every
+//! Every waiter that does not drive is *parked*. The driver wakes the parked waiters after every
 //! change, and a waiter that leaves while the role is free passes it on. *Tasks* are waiters of
-//! asynchronous code. They cannot drive, so the background thread does while there are tasks and no
-//! thread waits. While the connection is *offline* only the dial is left to do, which belongs to
-//! the background thread.
+//! asynchronous code. They cannot drive, so the background thread drives while there are tasks and
+//! no thread waits. While the connection is *offline*, the only work is to dial, which the
+//! background thread does.
 //!
-//! A waiter that takes over from the sleeping background thread *mutes* its sleep: arriving data
-//! now belongs to the waiter, and the thread sleeps on until the last waiter gives the role back to
-//! it. So a program that waits now and then never wakes it. A program that makes one call after the
-//! other would mute and resume the sleep with every call. Therefore a waiter that takes over a
-//! second time within an interval wakes the thread instead, which then waits for the role until no
-//! thread has waited for a whole interval.
+//! A waiter that takes over from the sleeping background thread *mutes* its sleep: arriving data no
+//! longer wakes the background thread, which sleeps on until the last waiter gives the role back to
+//! it. A program that waits only occasionally therefore never wakes the background thread. A
+//! program that makes one call after another would mute and resume the sleep with every call.
+//! Therefore a waiter that takes over a second time within an interval wakes the background thread
+//! instead. That thread then waits for the role until no thread has waited for a whole interval.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -33,11 +33,11 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
-/// With at least this many waits in one interval, waits follow one another so fast that the
-/// background thread may take [`LONGER_MAX`] intervals to notice that none is left.
+/// With at least this many waits in one interval, the background thread checks less often: it may
+/// take [`LONGER_MAX`] intervals to notice that no waiter is left.
 const MANY_TENURES: u64 = 64;
 
-/// See [`MANY_TENURES`].
+/// Maximum number of intervals between two checks; see [`MANY_TENURES`].
 const LONGER_MAX: u32 = 4;
 
 /// The lock around a connection's state `T`, with the role of its driver.
@@ -49,8 +49,8 @@ pub(crate) struct DriverRole<T> {
     idle: Duration,
 }
 
-/// How the background thread waits for the role. It is separate from the lock, which is busy while
-/// waiters come and go.
+/// Lets the background thread wait for the role. It is separate from the lock, which is contended
+/// while waiters come and go.
 #[derive(Default)]
 struct RoleWait {
     called: Mutex<bool>,
@@ -73,12 +73,13 @@ pub(crate) struct State<T> {
     stopping: bool,
     parked: usize,
     tasks: Vec<Task>,
-    /// Threads and tasks to wake once the lock is free, so that none wakes only to wait for it.
+    /// Threads and tasks to wake once the lock is free, so that they do not wake only to wait for
+    /// the lock.
     due: Due,
     /// Time at which a waiter last drove.
     driven: Tick,
     /// The background thread waits for the role without a time-out; a waiter that leaves the role
-    /// free calls it.
+    /// free wakes it.
     background_sleeps: bool,
     /// The background thread was displaced and sleeps on, muted.
     muted: bool,
@@ -90,7 +91,7 @@ pub(crate) trait Sleep<T> {
     fn end(&self);
     /// Makes the sleep ignore arriving data.
     fn mute(&self);
-    /// Makes arriving data end the sleep again, as well as anything due in `state`.
+    /// Makes arriving data, and anything due in `state`, end the sleep again.
     fn resume(&self, state: &mut State<T>);
 }
 
@@ -113,7 +114,7 @@ impl Due {
 pub(crate) enum Check<R> {
     Done(R),
     GiveUp,
-    /// Not met yet. The waiter has this much time left, or no limit.
+    /// The condition is not met yet. The waiter has this much time left, or no time limit.
     Wait(Option<Duration>),
 }
 
@@ -174,12 +175,13 @@ impl<T> DriverRole<T> {
         due.tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until `check` is done or gives up. `check` runs under the lock `guard`, at once and after
-    /// every change.
+    /// Waits until `check` succeeds or gives up. `check` runs under the lock `guard`, at once and
+    /// after every change.
     ///
-    /// `turn` drives: it unlocks, sleeps until something happens or the given time is over, locks
-    /// again and delivers input. `sleep` is that of a background thread that is displaced. A caller
-    /// that gives up before it had a turn gets one without sleep if no thread drives.
+    /// `turn` drives: it unlocks, sleeps until something happens or the given time has passed,
+    /// locks again and delivers input. `sleep` is the sleep of the background thread that this call
+    /// may displace. A caller that gives up before it has had a turn gets one turn without sleep if
+    /// no thread drives.
     pub(crate) fn wait<'a, R>(
         &'a self,
         guard: Guard<'a, T>,
@@ -193,7 +195,8 @@ impl<T> DriverRole<T> {
             held: false,
             has_driven: false,
         };
-        // After the tenure: if `check` panics, the guard is dropped first, and the tenure locks again.
+        // Declared after the tenure: if `check` panics, the guard is dropped first, and the tenure
+        // locks again.
         let mut guard = guard;
         loop {
             let timeout = match check(&mut guard) {
@@ -279,7 +282,7 @@ impl<T> DriverRole<T> {
         self.changed(state);
     }
 
-    /// Sleeps until a change, the role is free, or the time is over.
+    /// Sleeps until something changes, the role is free, or the time has passed.
     fn park<'a>(&'a self, mut guard: Guard<'a, T>, timeout: Option<Duration>) -> Guard<'a, T> {
         if guard.due.is_anyone() {
             self.unlock(guard);
@@ -294,8 +297,8 @@ impl<T> DriverRole<T> {
         guard
     }
 
-    /// Passes the role on if it is free. Called by a waiter that leaves, since it may have kept
-    /// others from the role.
+    /// Passes the role on if it is free. A waiter calls this when it leaves, because others may
+    /// have found the role taken by it.
     fn pass_on(&self, state: &mut State<T>, sleep: &impl Sleep<T>) {
         if state.holder != Holder::Nobody {
             return;
@@ -317,7 +320,7 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// Waits until the background thread has the role or must stop.
+    /// Waits until the background thread holds the role or must stop.
     fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
         let mut seen = None;
         while !guard.stopping {
@@ -326,7 +329,7 @@ impl<T> DriverRole<T> {
                 return guard;
             }
             let tenures = self.background.tenures.load(Ordering::Relaxed);
-            // The same waiter for a whole interval: it may stay for hours.
+            // The same waiter has driven for a whole interval, and may continue for hours.
             let long = guard.holder == Holder::Waiter && seen == Some(tenures);
             guard.background_sleeps = long;
             let rest = match guard.holder {
@@ -341,7 +344,7 @@ impl<T> DriverRole<T> {
         guard
     }
 
-    /// Makes a waiter the driver; returns false if another one is.
+    /// Makes a waiter the driver; returns false if there is another driver.
     fn take(&self, state: &mut State<T>, sleep: &impl Sleep<T>) -> bool {
         match state.holder {
             _ if state.offline => return false,
@@ -362,11 +365,11 @@ impl<T> DriverRole<T> {
 }
 
 impl RoleWait {
-    /// Sleeps until called, or for `interval` and on while waiters take the role in the meantime.
-    /// Returns the number of tenures last seen, or `None` if called.
+    /// Sleeps for `interval`, and again as long as waiters take the role in the meantime, or until
+    /// another thread calls. Returns the number of tenures last seen, or `None` after a call.
     ///
-    /// If waits follow one another, as in request-response traffic, it checks less often: each
-    /// check takes the processor from a spinning thread.
+    /// If waits follow one another quickly, as in request-response traffic, it checks less often,
+    /// because each check takes the processor from a spinning thread.
     fn wait(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
         let mut called = lock(&self.called);
         let mut longer = 1;
@@ -402,7 +405,7 @@ impl RoleWait {
     }
 }
 
-/// The lock was just taken: the time must be read again.
+/// Prepares a guard whose lock was just taken: the time must be read again.
 fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
     guard.moment = None;
     guard
@@ -447,15 +450,15 @@ impl<T> State<T> {
         self.holder == Holder::Waiter
     }
 
-    /// Called by the background thread before it sleeps. While there is a connection it may then be
-    /// displaced.
+    /// The background thread calls this before it sleeps. While there is a connection, a waiter may
+    /// then displace it.
     pub(crate) fn fall_asleep(&mut self) {
         self.holder = Holder::Background {
             asleep: !self.offline,
         };
     }
 
-    /// Called by the background thread after a sleep. Returns true if it still has the role.
+    /// The background thread calls this after a sleep. Returns true if it still holds the role.
     pub(crate) fn wake_up(&mut self) -> bool {
         let mine = matches!(self.holder, Holder::Background { .. });
         if mine {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Readable from [`raise`](Signal::raise) to [`clear`](Signal::clear). Raising it twice has the
-/// effect of raising it once.
+/// same effect as raising it once.
 ///
 /// Uses Linux's eventfd. On other systems a pair of connected sockets would do the same; nothing
 /// outside this file depends on the choice.
@@ -16,7 +16,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// A lowered signal. Takes one file descriptor.
+    /// Creates a cleared signal. Takes one file descriptor.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -25,13 +25,15 @@ impl Signal {
 
     /// Makes the descriptor readable.
     pub(crate) fn raise(&self) {
-        // The only error of a healthy eventfd is a full counter; then it is readable already.
+        // The only possible error of a valid eventfd is a full counter; the descriptor is then
+        // already readable.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Makes the descriptor unreadable.
     pub(crate) fn clear(&self) {
-        // The only error of a healthy eventfd is an empty counter; then it is lowered already.
+        // The only possible error of a valid eventfd is an empty counter; the signal is then
+        // already cleared.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 }

@@ -9,10 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::signal::Signal;
 use crate::transport::{Interest, Source, SourceKind};
 
-/// Sleeps until a transport may continue, the time is over, or another thread kicks it.
+/// Sleeps until a transport may continue, the time-out passes, or another thread kicks the sleeper.
 ///
-/// Level-triggered, and without any state about the transport: two threads may sleep on the same
-/// transport with a sleeper each, so that one can take over from the other without waiting for it.
+/// It is level-triggered and holds no state of the transport. Two threads, each with its own
+/// sleeper, may therefore sleep on the same transport, and one can take over from the other without
+/// waiting for it.
 pub(crate) struct Sleeper {
     kicked: Signal,
 }
@@ -29,7 +30,7 @@ impl Sleeper {
         self.kicked.raise();
     }
 
-    /// Returns the descriptor that kicks make readable, for another way to sleep; call
+    /// Returns the descriptor that kicks make readable, for use in another kind of sleep; call
     /// [`clear`](Self::clear) afterwards.
     pub(crate) fn signal(&self) -> impl AsFd + '_ {
         &self.kicked
@@ -39,7 +40,7 @@ impl Sleeper {
         self.kicked.clear();
     }
 
-    /// Sleeps. Returns true if the transport ended the sleep. A signal of the system may end it
+    /// Sleeps. Returns true if the transport ended the sleep. An operating system signal may end it
     /// early.
     pub(crate) fn sleep(
         &self,

@@ -1,13 +1,13 @@
-//! Adaptive spinning: a waiting thread polls for a short time before it goes to sleep, if that
-//! pays.
+//! Adaptive spinning: a waiting thread polls for a short time before it sleeps, if that is likely
+//! to avoid the sleep.
 //!
 //! Waking a thread on an idle processor takes longer than most round trips (20 to 50 us on a
-//! virtual machine), so a thread that expects an answer within that time does better to poll for
-//! it. The cost is bounded in four ways: by the limit that the program sets; by halving the time
-//! after each spin that found nothing, until a sleep turns out so short that a spin would have
-//! paid; by the number of threads of this process that spin at once; and by a rest of one second if
-//! the system takes the processor away from a spinning thread for a fifth of the time, because
-//! another program needs it.
+//! virtual machine), so a thread that expects an answer within that time should poll for it. Four
+//! rules bound the cost. The program sets a limit for each spin. The spin time is halved after each
+//! spin that found nothing, until a sleep turns out so short that a spin would have avoided it. The
+//! number of threads of this process that spin at the same time is limited. If the system takes the
+//! processor away from a spinning thread for a fifth of the time, because another program needs it,
+//! spinning stops for one second.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -25,15 +25,16 @@ pub const SPIN_DEFAULT: Duration = Duration::from_micros(50);
 /// A spin shorter than this is skipped.
 const SPIN_MIN: Duration = Duration::from_micros(2);
 
-/// Approximate time of a wake-up. Spinning would have spared a sleep that exceeded the limit by at
-/// most this.
+/// Approximate time of a wake-up. Spinning would have avoided a sleep that exceeded the limit by at
+/// most this time.
 const WAKE_UP: Duration = Duration::from_micros(20);
 
-/// Two polls are less than a microsecond apart, or the time of polling all sessions. A longer gap
-/// means that the processor was taken away, and not for a turn of another thread of this program.
+/// Minimum gap between two polls that counts as a loss of the processor. Normally two polls are
+/// less than a microsecond apart, or the time it takes to poll all sessions. A gap this long is
+/// also longer than a turn of another thread of this program.
 const GAP_MIN: Duration = Duration::from_micros(200);
 
-/// Time over which the losses of a spinning thread in such gaps are added up.
+/// Period over which the time that a spinning thread loses in such gaps is summed.
 const LOST_WINDOW: Duration = Duration::from_millis(100);
 
 /// Maximum loss in that window. A competing program on the same processor takes half of the window.
@@ -45,7 +46,7 @@ const REST: Duration = Duration::from_secs(1);
 /// Number of threads of this process that spin now.
 static SPINNING: ProcessWide = ProcessWide::new(0);
 
-/// The adaptive spin time of one waiting place.
+/// The adaptive spin time of one place in the program that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     limit: Duration,
@@ -61,7 +62,8 @@ impl Spin {
         }
     }
 
-    /// Calls `look` until it returns true (true), or the budget or `longest` is used up (false).
+    /// Calls `look` until it returns true (true), or until the spin time or `longest` is used up
+    /// (false).
     pub fn run(&mut self, longest: Option<Duration>, look: impl FnMut() -> bool) -> bool {
         if self.budget < SPIN_MIN {
             return false;
@@ -101,7 +103,8 @@ impl Spin {
     }
 }
 
-/// Returns true if `look` did so in time, and the time during which the processor was taken away.
+/// Returns true if `look` returned true in time, and the time for which the thread did not have the
+/// processor.
 fn spin_until(
     start: Tick,
     budget: Duration,
@@ -125,10 +128,10 @@ fn spin_until(
     }
 }
 
-/// Maximum number of threads of this process that spin at a time: half the processors, so that the
-/// threads they wait for have some to run on.
+/// Maximum number of threads of this process that spin at a time: half the processors, so that
+/// processors remain for the threads that they wait for.
 ///
-/// The first call takes file descriptors for a moment. A process that may run out of them calls it
+/// The first call briefly uses file descriptors. A process that may run out of them should call it
 /// early.
 pub(crate) fn most_at_once() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn long_gap_between_checks_counts_as_preemption() {
-        // The last poll finds something: the answer came while the thread did not run.
+        // The last poll finds something: the answer arrived while the thread was not running.
         let mut times = [at(1), at(5)].into_iter().chain(std::iter::repeat(at(6)));
         let mut looks = 0;
         let look = || {

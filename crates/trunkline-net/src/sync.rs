@@ -33,7 +33,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `mutex` if it is free.
+/// Locks `mutex` if it is free, without waiting.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -64,12 +64,12 @@ pub(crate) fn wait_timeout<'a, T>(
 
 #[cfg(shuttle)]
 std::thread_local! {
-    /// Set by tests in which every wait with a time-out ends. Otherwise a schedule may let it last
-    /// forever, which shows where a time-out only hides a lost wake-up.
+    /// Tests set this to make every wait with a time-out end. Otherwise a schedule may let such a
+    /// wait last forever, which reveals a lost wake-up that a time-out would hide.
     pub(crate) static TIME_OUTS_COME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// The same under shuttle, which has no time: the schedule decides whether the time-out comes
+/// The same under shuttle, which has no time: the schedule decides whether the time-out occurs
 /// first.
 #[cfg(shuttle)]
 pub(crate) fn wait_timeout<'a, T>(

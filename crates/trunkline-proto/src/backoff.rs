@@ -7,8 +7,8 @@ use trunkline_types::time::duration_nanos;
 /// Exponential back-off with full jitter on every attempt, including the first (F3). The wait is
 /// uniform between zero and a ceiling that doubles with each attempt.
 ///
-/// Full jitter spreads the clients of a restarted engine over the whole interval, so that they do
-/// not arrive in waves.
+/// Full jitter spreads the clients of a restarted engine evenly over the whole interval, so that
+/// they do not reconnect in waves.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,
@@ -19,13 +19,13 @@ pub struct Backoff {
 impl Backoff {
     /// Ceiling of the first wait.
     pub const BASE: Duration = Duration::from_millis(100);
-    /// Ceiling of any wait. Whatever happened before, a client has the engine's values within 2 s
-    /// after the fault is repaired (B-11). The rest of the 2 s is for the four round trips to the
-    /// first values: connection, HELLO, names, subscription. An engine without room for all of its
-    /// clients tells each one when to return.
+    /// Ceiling of any wait. A client has the engine's values within 2 s after a fault is repaired,
+    /// regardless of the events before (B-11). The rest of the 2 s is for the four round trips to
+    /// the first values: connection, HELLO, names, subscription. An engine that cannot serve all of
+    /// its clients assigns each one a time at which to try again.
     pub const CAP: Duration = Duration::from_millis(800);
 
-    /// Creates a back-off whose first wait is below `base` and whose longest is below `cap`.
+    /// Creates a back-off whose first wait is below `base` and whose longest wait is below `cap`.
     pub const fn new(base: Duration, cap: Duration) -> Self {
         Self {
             base,
@@ -35,20 +35,22 @@ impl Backoff {
     }
 
     /// Returns the wait before the next attempt: `retry_after` as requested by the engine, plus the
-    /// jitter, so that clients given the same time do not return together. `random` is a uniformly
-    /// random number. The caller supplies it because this crate has no source of randomness.
+    /// jitter, so that clients with the same `retry_after` do not all dial at the same time.
+    /// `random` is a uniformly random number. The caller supplies it because this crate has no
+    /// source of randomness.
     pub fn next(&mut self, random: u64, retry_after: Option<Duration>) -> Duration {
         let jitter = Duration::from_nanos(scale(random, duration_nanos(self.ceiling())));
         self.attempts = self.attempts.saturating_add(1);
         retry_after.unwrap_or(Duration::ZERO).saturating_add(jitter)
     }
 
-    /// Called when the connection is up: the next failure starts at the first ceiling again.
+    /// Must be called when the connection is up, so that the next failure starts at the first
+    /// ceiling again.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }
 
-    /// Attempts since the last [`reset`](Self::reset).
+    /// Number of attempts since the last [`reset`](Self::reset).
     pub fn attempts(&self) -> u32 {
         self.attempts
     }

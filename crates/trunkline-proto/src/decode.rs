@@ -1,8 +1,8 @@
 //! The parts that all decoders share: a checked cursor over a payload, and iterators over its
 //! items.
 //!
-//! Nothing here allocates. The `count` of a list is checked against the bytes present before the
-//! first item is read, and bytes after the last item are an error (F13, F16).
+//! No function here allocates. The `count` of a list is checked against the number of bytes present
+//! before the first item is read, and bytes after the last item are an error (F13, F16).
 
 use trunkline_types::wire::{self, Reader};
 
@@ -98,7 +98,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// Reads a handle, encoded as the difference from the previous one.
+    /// Reads a handle, encoded as the difference from the previous handle.
     #[inline]
     pub(crate) fn handle(&mut self, previous: u32) -> Result<u32, DecodeError> {
         let delta = self.zigzag()?;
@@ -108,7 +108,7 @@ impl<'a> Payload<'a> {
             .ok_or_else(|| self.unexpected("a handle within 32 bits", delta as u64))
     }
 
-    /// Reads a varint length and that many bytes.
+    /// Reads a varint length and the bytes that follow it.
     #[inline]
     pub(crate) fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {
         self.read(|reader| reader.prefixed(what, usize::MAX))
@@ -163,7 +163,7 @@ impl<'a> Payload<'a> {
         self.reader.finish().map_err(|cause| self.error(cause))
     }
 
-    /// The error for finding something else at this position.
+    /// Creates the error for unexpected content at this position.
     #[cold]
     pub(crate) fn unexpected(&self, expected: &'static str, found: u64) -> DecodeError {
         let offset = self.reader.offset();
@@ -184,7 +184,8 @@ impl<'a> Payload<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Treats the rest of `payload` as `count` items of at least `item_bytes` each.
+    /// Treats the remaining bytes of `payload` as `count` items of at least `item_bytes` bytes
+    /// each.
     pub(crate) fn new(
         payload: Payload<'a>,
         count: u32,
@@ -211,8 +212,8 @@ impl<'a> Items<'a> {
         if self.ended { 0 } else { self.left }
     }
 
-    /// Reads one item. After the last one it checks that nothing follows. Iteration ends after an
-    /// error.
+    /// Reads one item. After the last item, checks that no bytes follow. The iteration ends after
+    /// an error.
     #[inline(always)]
     pub(crate) fn next_with<T>(
         &mut self,

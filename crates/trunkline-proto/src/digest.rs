@@ -1,6 +1,6 @@
-//! Digests by which two ends find out if they hold the same data (B-10).
+//! Digests with which two ends determine whether they have the same data (B-10).
 //!
-//! They detect faults, not forgery: anyone who can alter frames can alter digests as well.
+//! They detect faults, not forgery: an attacker who can alter frames can also alter digests.
 
 use crate::message::record::UpdateRecord;
 
@@ -9,7 +9,7 @@ const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
 /// The contribution of one update record to the running digest: its handle and sequence, mixed so
-/// that sums of different records hardly ever agree.
+/// that the sums of different records are almost never equal.
 #[inline]
 pub const fn of_position(handle: u32, sequence: u64) -> u64 {
     finish(sequence.wrapping_add((handle as u64).wrapping_mul(SPREAD)))
@@ -20,9 +20,9 @@ pub const fn of_end(handle: u32) -> u64 {
     of_position(handle, u64::MAX)
 }
 
-/// The digest of everything that the reader of an item sees in a record: handle, sequence, times,
-/// quality and every bit of the value. It does not cover the mark that this session wrote the
-/// update.
+/// The digest of all parts of a record that the reader of an item sees: handle, sequence, times,
+/// quality and every bit of the value. It does not cover the flag that shows that this session
+/// wrote the update.
 pub fn of_record(record: &UpdateRecord<'_>) -> u64 {
     let position = of_position(record.handle, record.sequence);
     let quality = u64::from(record.quality.to_bits());

@@ -9,8 +9,8 @@ use crate::frame::FrameError;
 use crate::message::closing::{Goodbye, Refused};
 use crate::{FaultCode, VersionMismatch, VersionRange};
 
-/// The reason why a connection ended or could not be established. Shown to people as it is: the
-/// sentence names the party at fault and what to do next.
+/// The reason why a connection ended or could not be established. It is shown to users unchanged:
+/// the sentence names the party at fault and what to do next.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Disconnect {
     /// The other end closed the connection without a goodbye.
@@ -41,7 +41,7 @@ pub enum Disconnect {
         code: FaultCode,
         /// The reason, in the engine's words.
         sentence: String,
-        /// The time after which the engine asks to be dialled again.
+        /// The time after which the client should dial again, if the engine requests one.
         retry_after: Option<Duration>,
     },
     /// The other end closed the connection in an orderly way.
@@ -51,10 +51,10 @@ pub enum Disconnect {
         code: FaultCode,
         /// The reason, in the other end's words.
         sentence: String,
-        /// The time after which the other end asks to be dialled again.
+        /// The time after which this end should dial again, if the other end requests one.
         retry_after: Option<Duration>,
     },
-    /// Nothing came from the other end within the keep-alive deadline.
+    /// Nothing arrived from the other end within the keep-alive deadline.
     #[error(
         "nothing arrived from the peer for {:.1} s; its machine or program has stalled, or the network between is down", silent_for.as_secs_f64()
     )]
@@ -89,7 +89,7 @@ pub enum Disconnect {
         /// The time allowed.
         deadline: Duration,
     },
-    /// This end has no memory for the data that the other end sends.
+    /// This end has not enough memory for the data that the other end sends.
     #[error("{sentence}")]
     OutOfMemory {
         /// The purpose of the memory, and the remedy.
@@ -100,12 +100,12 @@ pub enum Disconnect {
     Local,
 }
 
-/// Time after which a peer may reconnect if it was refused for lack of memory.
+/// Time after which a peer may reconnect if it was refused because memory was exhausted.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Disconnect {
-    /// Returns true if dialling again can help without further action. It is false only if a person
-    /// must act first; the client then reports the failure at once instead of retrying
+    /// Returns true if dialling again may succeed without further action. Returns false only if a
+    /// person must act first; the client then reports the failure at once instead of retrying
     /// indefinitely.
     pub fn may_retry(&self) -> bool {
         match self {
@@ -124,7 +124,7 @@ impl Disconnect {
         }
     }
 
-    /// The time after which the other end asked to be dialled again.
+    /// Returns the time after which to dial again, if the other end requested one.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Disconnect::Refused { retry_after, .. } | Disconnect::Goodbye { retry_after, .. } => {
@@ -134,7 +134,7 @@ impl Disconnect {
         }
     }
 
-    /// The reason for the quality of readings that come over this connection.
+    /// Returns the quality reason for readings that arrived over this connection.
     pub fn quality_reason(&self) -> Reason {
         match self {
             Disconnect::NameLookup { .. } => Reason::NameLookupFailed,
@@ -164,7 +164,8 @@ impl Disconnect {
         }
     }
 
-    /// The goodbye that tells the other end why this end closes; `None` if it would not be read.
+    /// Returns the goodbye that informs the other end why this end closes; `None` if the other end
+    /// would not read it.
     pub fn goodbye(&self) -> Option<Goodbye> {
         let (code, sentence) = match self {
             Disconnect::Dead { .. } | Disconnect::Slow { .. } => {

@@ -4,9 +4,10 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::Disconnect;
 
-/// One end of a connection, as its transport sees it. `trunkline-net` drives any endpoint.
+/// The interface of one end of a connection to the driver of its transport. `trunkline-net` can
+/// drive any endpoint.
 ///
-/// The driver calls, in any order the transport dictates:
+/// The driver makes these calls, in the order in which events occur at the transport:
 ///
 /// ```text
 /// handle_connected -> ( handle_input | poll_output | handle_timeout )* -> handle_disconnected
@@ -14,12 +15,12 @@ use crate::Disconnect;
 ///        +---------------------- client only, at poll_dial ---------------------+
 /// ```
 ///
-/// After every `handle_*` call the driver calls `poll_output` until nothing is ready or the
+/// After every `handle_*` call, the driver calls `poll_output` until no output is ready or the
 /// transport is full, then `wants_close`, then `poll_timeout`. `now` never decreases. No call
 /// blocks, sleeps or reads a clock.
 pub trait Endpoint: Send {
-    /// Called when a transport is up (client: dialled; server: accepted). Output may be ready at
-    /// once.
+    /// Called when a transport is up (client: dialled; server: accepted). Output may be ready
+    /// immediately.
     fn handle_connected(&mut self, now: Tick, wall: Timestamp);
 
     /// Called with received bytes, in order, but never while [`wants_input`](Self::wants_input) is
@@ -27,20 +28,20 @@ pub trait Endpoint: Send {
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]);
 
     /// Returns false while this end cannot accept more input. The driver then leaves the bytes in
-    /// the transport, so that the peer's send buffer slows it down. Called again after every other
-    /// call.
+    /// the transport, so that the peer's send buffer fills and slows the peer down. The driver
+    /// calls this method again after every other call.
     fn wants_input(&self) -> bool {
         true
     }
 
-    /// Appends to `out` the bytes to send now, at most about `budget` (one frame may exceed it).
-    /// Returns true if more is ready at once.
+    /// Appends to `out` the bytes to send now, at most about `budget` bytes (one frame may exceed
+    /// it). Returns true if more output is ready now.
     fn poll_output(&mut self, now: Tick, wall: Timestamp, budget: usize, out: &mut Vec<u8>)
     -> bool;
 
     /// Server only: returns true if a thread that has just changed something may poll the output
-    /// itself and send it, because such changes are all there is to send. If false, the driver
-    /// sends.
+    /// itself and send it, because there is no output except for such changes. If false, only the
+    /// driver sends.
     fn lets_writers_send(&self) -> bool {
         false
     }
@@ -53,20 +54,21 @@ pub trait Endpoint: Send {
     /// call has no effect.
     fn handle_timeout(&mut self, now: Tick, wall: Timestamp);
 
-    /// Called when the transport is gone: the peer closed it, it failed, or this end asked to close
-    /// it. A client plans its next dial; a server session ends.
+    /// Called when the transport is gone: the peer closed it, it failed, or this end requested its
+    /// close. A client then plans its next dial; a server session ends.
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect);
 
     /// The reason to close the transport once all output is sent; `None` while it stays open.
     fn wants_close(&self) -> Option<Disconnect>;
 
-    /// Server only: returns true until the peer has introduced itself. The number of connections in
-    /// this state is limited, so the state must end by itself.
+    /// Server only: returns true until the handshake is complete. The number of connections in this
+    /// state is limited, so the endpoint must ensure that the state ends.
     fn is_in_handshake(&self) -> bool {
         false
     }
 
-    /// Client only: the time of the next dial (a past tick means now); `None` to not dial.
+    /// Client only: the time of the next dial (a past tick means now); `None` if there is nothing
+    /// to dial.
     fn poll_dial(&self) -> Option<Tick> {
         None
     }
@@ -78,24 +80,24 @@ pub trait Endpoint: Send {
         None
     }
 
-    /// Client only: gives access to bytes that this endpoint sends from, and receives into, a place
-    /// of its own. The result is always `Some` or always `None`.
+    /// Client only: gives access to bytes that this endpoint sends from, and receives into, its own
+    /// memory. The result is either always `Some` or always `None`.
     fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
         None
     }
 }
 
-/// Bytes that a driver sends from, or receives into, the place where they belong, in addition to
-/// those that pass through an [`Endpoint`]'s buffers.
+/// Bytes that a driver sends directly from, or receives directly into, the endpoint's own memory,
+/// in addition to the bytes that pass through an [`Endpoint`]'s buffers.
 pub trait DirectBytes {
-    /// The unsent bytes that follow the output appended last. The endpoint is asked for more output
-    /// only when this is empty.
+    /// The unsent bytes that follow the most recently appended output. The driver polls for more
+    /// output only when this is empty.
     fn region(&mut self) -> &[u8];
 
-    /// Called when the first `count` bytes of the region were handed to the transport.
+    /// Called when the first `count` bytes of the region were passed to the transport.
     fn handle_sent(&mut self, now: Tick, count: usize);
 
-    /// The place for the next received bytes; empty if they are for
+    /// The memory for the next received bytes; empty if they must be passed to
     /// [`handle_input`](Endpoint::handle_input).
     fn space(&mut self) -> &mut [u8];
 

@@ -1,5 +1,5 @@
-//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits incoming
-//! bytes into frames, under limits that are checked before anything is buffered.
+//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits
+//! incoming bytes into frames, under limits that are checked before anything is buffered.
 //!
 //! ```text
 //!  0        4    5     6         8          12         16
@@ -20,8 +20,8 @@
 //! varint length, bytes`; unknown fields are skipped. Without EXT nothing may follow the payload
 //! that the kind defines.
 //!
-//! A message longer than a frame, such as a 16 MiB value over a connection whose frames have at most
-//! 1 MiB, is cut into parts:
+//! A message longer than a frame, such as a 16 MiB value over a connection whose frames have at
+//! most 1 MiB, is split into parts:
 //!
 //! ```text
 //! +------------------+------------------+ ... +---------------------------------+
@@ -30,9 +30,9 @@
 //! ```
 //!
 //! The payloads of the PART frames are prepended to the payload of the next frame of another kind.
-//! The receiver's [`FrameBuffer`] joins them, so decoders are not aware of parts. No other frame may
-//! come between the parts of one message. The deadline of a frame applies to every `frame_max` bytes
-//! of the message, regardless of the number of parts.
+//! The receiver's [`FrameBuffer`] joins them, so decoders are not aware of parts. No other frame
+//! may be sent between the parts of one message. The deadline of a frame applies to every
+//! `frame_max` bytes of the message, regardless of the number of parts.
 
 use std::time::Duration;
 
@@ -59,12 +59,12 @@ pub const EXT: u8 = 2;
 /// Size of the length field at the end of an extension block.
 const EXT_LENGTH_BYTES: usize = 4;
 
-/// The fields of a frame header, as drawn in the [module](self).
+/// The fields of a frame header; the [module](self) shows the layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameHeader {
     /// Number of bytes after the header.
     pub length: u32,
-    /// The number of a [`FrameKind`], or one unknown to this version.
+    /// The number of a [`FrameKind`], or a number unknown to this version.
     pub kind: u8,
     /// [`MORE`] and [`EXT`]; other bits are ignored.
     pub flags: u8,
@@ -154,9 +154,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Takes the first frame off `bytes` without any limit, for tests and tools that hold whole
-    /// frames. Returns `None` if there is no complete frame. Connections use a
-    /// [`FrameBuffer`].
+    /// Removes the first frame from `bytes` without any limit, for tests and tools that have whole
+    /// frames. Returns `None` if there is no complete frame. Connections use a [`FrameBuffer`].
     pub fn take_from(bytes: &mut &'a [u8]) -> Result<Option<Self>, FrameError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -175,12 +174,13 @@ impl<'a> Frame<'a> {
         FrameKind::from_number(self.header.kind)
     }
 
-    /// The request that the frame belongs to; in UPDATES, LOST and ENDED the subscription.
+    /// The request that the frame belongs to; in UPDATES, LOST and ENDED, the subscription.
     pub fn request(&self) -> u32 {
         self.header.request
     }
 
-    /// Number of items in the payload as claimed by the peer; decoders check it against the bytes.
+    /// Number of items in the payload, as stated by the peer; decoders check it against the number
+    /// of bytes.
     pub fn count(&self) -> u32 {
         self.header.count
     }
@@ -207,8 +207,9 @@ impl<'a> Frame<'a> {
 
 /// Writes one frame at the end of a buffer. The header is reserved first and filled in at the end.
 ///
-/// The earlier content of the buffer is kept. Dropping the writer without [`finish`](Self::finish)
-/// or [`abandon`](Self::abandon) leaves a frame of length 0 with garbage after it.
+/// The existing content of the buffer is preserved. Dropping the writer without
+/// [`finish`](Self::finish) or [`abandon`](Self::abandon) leaves a frame of length 0 with garbage
+/// after it.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct FrameWriter<'a> {
@@ -250,7 +251,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// Completes the frame; `more` is true if further frames of the same request or answer follow.
-    /// A frame is shorter than 4 GiB. One longer than the connection's `frame_max` is cut by
+    /// A frame is shorter than 4 GiB. A frame longer than the connection's `frame_max` is split by
     /// [`split_oversized`].
     pub fn finish(self, more: bool) {
         let flags = if more { MORE } else { 0 };
@@ -294,14 +295,14 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
-/// Cuts into parts the frames in `out`, from `start` on, that are longer than `frame_max`.
+/// Splits into parts all frames in `out`, from `start` on, that are longer than `frame_max`.
 ///
-/// `out[start..]` must hold whole frames, as encoders write them. Each frame is only inspected;
-/// bytes are moved only if there is something to cut. The cut is done in place: if the caller has
-/// reserved [`part_bytes`] beforehand, `out` does not grow its allocation here.
+/// `out[start..]` must hold whole frames, as encoders write them. Each frame is inspected; bytes
+/// are moved only if a frame must be split. The split is done in place: if the caller has reserved
+/// [`part_bytes`] in advance, `out` does not allocate here.
 #[inline]
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
-    // Nothing to inspect if all frames together are no longer than one frame may be.
+    // Nothing to inspect if all frames together fit into the limit of one frame.
     if out.len().saturating_sub(start) > frame_max as usize {
         split(out, start, frame_max.max(1) as usize);
     }
@@ -320,8 +321,8 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     let end = out.len();
     out.reserve_exact(more);
     out.resize(end.saturating_add(more), 0);
-    // From the last piece to the first, each moves past the headers that will be inserted before
-    // it.
+    // From the last piece to the first: each piece moves by the size of the headers that will be
+    // inserted before it.
     let mut shift = more;
     for piece in pieces.iter().rev() {
         let from = start.saturating_add(piece.at);
@@ -337,8 +338,8 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     }
 }
 
-/// Maximum number of bytes by which a message with a value of `value_bytes` grows when it is
-/// [cut](split_oversized).
+/// Maximum number of bytes by which a message with a value of `value_bytes` bytes grows when it is
+/// [split](split_oversized).
 pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     let parts = value_bytes
         .checked_div(frame_max.max(1) as usize)
@@ -354,13 +355,13 @@ struct Piece {
     is_new: bool,
 }
 
-/// Iterates over the payloads of frames, in pieces no longer than a frame may be.
+/// Iterates over the payloads of frames, in pieces that each fit into one frame.
 struct Pieces<'a> {
     rest: &'a [u8],
     frame_max: usize,
     /// Offset of the next piece.
     at: usize,
-    /// The header of the frame being cut, and the number of payload bytes left.
+    /// The header of the frame being split, and the number of remaining payload bytes.
     open: Option<(FrameHeader, usize)>,
 }
 
@@ -427,16 +428,16 @@ fn take_frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8], &[u8])> {
 pub struct FrameLimits {
     /// Longest payload of one frame, in bytes.
     pub frame_max: u32,
-    /// Longest payload of a message in parts, in bytes, all parts together.
+    /// Longest payload of a message in parts: the total of all parts, in bytes.
     pub message_max: u32,
     /// Longest time from the first byte of a frame to its last (against slow-loris attacks).
     pub frame_deadline: Duration,
-    /// True until the hello is done: only the frames of the hello are accepted.
+    /// True until the hello is complete; until then, only the frames of the hello are accepted.
     pub hello: bool,
 }
 
-/// The bytes are not a frame that is legal now. The connection is closed, because the bytes after
-/// them cannot be read.
+/// The bytes are not a valid frame in the current state. The connection is closed, because the
+/// bytes that follow cannot be interpreted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// The first bytes of the connection are not a hello.
@@ -460,8 +461,8 @@ pub enum FrameError {
 
 /// Splits incoming bytes into frames.
 ///
-/// Frames that are complete in the input are returned from there without a copy; only the
-/// incomplete rest is buffered. Memory grows with the bytes that have arrived, never with the
+/// Frames that are complete in the input are returned without a copy; only an incomplete frame at
+/// the end is buffered. Memory use grows with the number of bytes that have arrived, never with the
 /// length that a header announces.
 ///
 /// ```
@@ -481,20 +482,20 @@ pub enum FrameError {
 #[derive(Clone, Debug, Default)]
 pub struct FrameBuffer {
     limits: FrameLimits,
-    /// An incomplete frame, header first; or the frame returned last, if `spent`.
+    /// An incomplete frame, starting with its header; if `spent` is true, the frame returned last.
     pending: Vec<u8>,
     /// The parts of a message whose last frame has not arrived yet.
     parts: Vec<u8>,
-    /// True if `pending` (and `parts`) hold the frame returned last.
+    /// True if `pending` (and `parts`) contain the frame returned last.
     spent: bool,
     started_at: Option<Tick>,
     /// The stretch of a message in parts that must arrive in time.
     stretch: Option<Stretch>,
 }
 
-/// A stretch of a message in parts, as long as a frame may be. It has the deadline of one frame, in
-/// however many parts it arrives. Otherwise a message of small parts would get a new deadline with
-/// each part.
+/// A stretch of a message in parts, as long as the maximum frame. It has the deadline of one frame,
+/// regardless of the number of parts in which it arrives. Otherwise, a message of small parts would
+/// get a new deadline with each part.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     began: Tick,
@@ -518,7 +519,7 @@ impl FrameLimits {
 }
 
 impl Default for FrameLimits {
-    /// The limits after the hello if nothing else was agreed.
+    /// The limits after the hello, unless other limits were agreed.
     fn default() -> Self {
         Self {
             frame_max: FRAME_MAX_DEFAULT,
@@ -542,13 +543,13 @@ impl FrameBuffer {
         self.limits = limits;
     }
 
-    /// Discards everything, for the next connection.
+    /// Discards all content, for the next connection.
     pub fn reset(&mut self, limits: FrameLimits) {
         *self = Self::new(limits);
     }
 
     /// Returns the next complete frame; `None` if all of `input` is consumed and no frame is
-    /// complete. The parts of a message are joined here: PART frames are never returned.
+    /// complete. The parts of a message are joined, so PART frames are never returned.
     ///
     /// The limits may be changed between two calls. Call this with the same `input` until it
     /// returns `None`.
@@ -660,7 +661,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Takes the bytes that complete one frame from `input`.
+    /// Removes from `input` the bytes that complete one frame.
     fn complete_one<'i>(
         &mut self,
         now: Tick,
@@ -728,7 +729,7 @@ fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Empties a buffer; one that a long frame has enlarged releases its memory (F25).
+/// Clears a buffer, and releases its memory if a long frame has enlarged it (F25).
 fn empty(buffer: &mut Vec<u8>) {
     const KEPT_BYTES_MAX: usize = 128 << 10;
     if buffer.capacity() > KEPT_BYTES_MAX {
@@ -776,7 +777,7 @@ mod tests {
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
         assert!(whole.len() - before <= lengths.len() * part_bytes(95, max as u32));
-        // Nothing is left to cut.
+        // Nothing is left to split.
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
     }

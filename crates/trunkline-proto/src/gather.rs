@@ -1,13 +1,12 @@
-//! Throughput mode: output is gathered, and sent when there is enough of it or it has waited long
-//! enough.
+//! Throughput mode: output is gathered, and sent when it has reached a given size or age.
 //!
-//! Without this mode everything is sent as soon as the transport accepts it, and batched only if
-//! there is much of it ("natural batching"). With it a connection has one buffer for each
+//! Without this mode, output is sent as soon as the transport accepts it, and batched only if there
+//! is much of it ("natural batching"). With this mode, a connection has one buffer for each
 //! direction, shared by all variables, requests and answers in the order in which they were made:
 //!
 //! ```text
-//! frames --> | gathered | --> transport     when `bytes` of them are there,
-//!                                           when the first one has waited for `delay`,
+//! frames --> | gathered | --> transport     when there are `bytes` bytes,
+//!                                           when the first byte has waited for `delay`,
 //!                                           or at a flush
 //! ```
 
@@ -22,20 +21,21 @@ use trunkline_types::text::parse_size;
 /// The two conditions for sending gathered bytes; whichever is met first applies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Throughput {
-    /// Send once this many bytes are gathered; 1 to [`THROUGHPUT_BYTES_MAX`].
+    /// Number of gathered bytes at which to send; 1 to [`THROUGHPUT_BYTES_MAX`].
     pub bytes: u32,
-    /// Send once the first of them has waited this long; 1 µs to [`THROUGHPUT_DELAY_MAX`].
+    /// Waiting time of the first gathered byte at which to send; 1 µs to [`THROUGHPUT_DELAY_MAX`].
     pub delay: Duration,
 }
 
 /// Maximum number of bytes that one direction of a connection gathers.
 pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
-/// Longest time that bytes are gathered. Far below the deadline of keep-alives, which do not wait.
+/// Longest time for which bytes are gathered. It is far below the deadline of keep-alives, which
+/// are not gathered.
 pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Smallest amount requested at once, even if less is missing. Smaller pieces would cost more than
-/// they gain, and any excess is sent at once.
+/// Minimum number of bytes requested from the producer at a time, even if fewer are missing.
+/// Requests for fewer bytes would be inefficient, and any excess is sent at once.
 const ROOM_MIN: usize = 4 << 10;
-/// Shortest delay; below it there is nothing to gather.
+/// Shortest delay; no output would be gathered with a shorter one.
 const DELAY_MIN: Duration = Duration::from_micros(1);
 
 impl Throughput {
@@ -45,7 +45,7 @@ impl Throughput {
         delay: Duration::from_millis(10),
     };
 
-    /// Returns the nearest values within the bounds, in whole microseconds.
+    /// Returns the nearest values within the bounds, with the delay in whole microseconds.
     #[must_use]
     pub fn within_bounds(self) -> Self {
         let delay = self.delay.clamp(DELAY_MIN, THROUGHPUT_DELAY_MAX);
@@ -94,12 +94,13 @@ impl Default for Throughput {
     }
 }
 
-/// The send buffer of one direction. Holds at most [`Throughput::bytes`] plus one run of frames.
+/// The send buffer of one direction. It contains at most [`Throughput::bytes`] bytes plus one run
+/// of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gather {
     terms: Throughput,
     bytes: Vec<u8>,
-    /// The time at which the first of them has waited long enough.
+    /// The time at which the first gathered byte has waited long enough.
     due: Option<Tick>,
 }
 
@@ -113,19 +114,20 @@ impl Gather {
         }
     }
 
-    /// The terms in effect, within their bounds.
+    /// Returns the terms in effect, within their bounds.
     pub fn terms(&self) -> Throughput {
         self.terms
     }
 
-    /// The latest time to send the gathered bytes; `None` if there are none.
+    /// Returns the latest time to send the gathered bytes; `None` if there are none.
     pub fn poll_timeout(&self) -> Option<Tick> {
         self.due
     }
 
-    /// Gathers the bytes that `produce` appends, and appends to `out` those to send now, about
-    /// `budget` bytes. `produce` gets the available room and returns true if it has more at once,
-    /// as [`Endpoint::poll_output`](crate::Endpoint::poll_output) does. So does this method.
+    /// Gathers the bytes that `produce` appends, and appends to `out` the bytes to send now, about
+    /// `budget` bytes. `produce` gets the available room and, like
+    /// [`Endpoint::poll_output`](crate::Endpoint::poll_output), returns true if it has more output
+    /// now. So does this method.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -157,9 +159,8 @@ impl Gather {
         more
     }
 
-    /// Returns true if the gathered bytes have waited long enough. They are then due for release
-    /// with the next output and no longer need a timeout, because a full transport may delay that
-    /// output.
+    /// Returns true if the gathered bytes have waited long enough. They are then released with the
+    /// next output and need no further timeout, because a full transport may delay that output.
     pub fn expire(&mut self, now: Tick) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         if is_due {

@@ -1,9 +1,9 @@
 //! Trunkline's network protocol as state machines: no socket, clock, thread or environment.
 //!
-//! Bytes and the time go in; bytes and the time of the next call come out. `trunkline-net` drives
-//! any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two existing ends. This crate
-//! holds what both need: framing, the content of each frame, version negotiation, detection of dead
-//! peers, and back-off.
+//! The input consists of bytes and the time; the output, of bytes and the time of the next call.
+//! `trunkline-net` drives any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two
+//! existing ends. This crate contains the parts that both need: framing, the content of each frame,
+//! version negotiation, detection of dead peers, and back-off.
 //!
 //! ```text
 //!        bytes in                                             bytes out
@@ -20,19 +20,19 @@
 //! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden frames.
 //!
 //! # Layout
-//! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames under
-//!   limits, messages longer than a frame; the table of frame kinds.
+//! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames
+//!   under limits, messages longer than a frame; the table of frame kinds.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
-//! - [`digest`]: digests by which two ends find out if they hold the same data.
+//! - [`digest`]: digests with which two ends determine whether they have the same data.
 //! - [`stream`]: the two ends of a stream, and the directory of a machine's endpoints.
 //! - [`decode`], [`tlv`]: the parts that all decoders share.
 
 #![forbid(unsafe_code)]
-// A decoder that panics on a length or an index would let a peer stop the engine.
+// If a decoder could panic on a length or an index, a peer could stop the engine.
 #![cfg_attr(
     not(test),
     deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)

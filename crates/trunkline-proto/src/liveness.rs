@@ -11,34 +11,36 @@ use crate::message::keepalive::Keepalive;
 /// Decides when to send a keep-alive and when to give up on the peer, and measures the round trip.
 ///
 /// A keep-alive is sent once per interval regardless of other traffic, because it carries counts
-/// and the digest. Neither end should wake more often than that: an engine sends the keep-alives of
-/// many connections [together](Self::together), and a client [answers](Self::answering) the
-/// engine's with its own. Any bytes from the peer count as a sign of life. Read the bytes that have
-/// arrived before calling [`poll`](Self::poll), otherwise a stall of this process looks like one of
-/// the peer.
+/// and the digest. To avoid further wake-ups at both ends, an engine sends the keep-alives of many
+/// connections [together](Self::together), and a client [answers](Self::answering) the engine's
+/// keep-alives with its own. Any bytes from the peer count as a sign of life. Read the bytes that
+/// have arrived before calling [`poll`](Self::poll); otherwise a stall of this process looks like a
+/// stall of the peer.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     interval: Duration,
     deadline: Duration,
     last_received: Tick,
     next_send: Tick,
-    /// Keep-alives are sent at multiples of this; zero sends them whenever they are due.
+    /// Keep-alives are sent at multiples of this time; if it is zero, they are sent whenever they
+    /// are due.
     grid: Duration,
-    /// True if each keep-alive of the peer is answered with one.
+    /// True if each keep-alive of the peer is answered with a keep-alive.
     answers: bool,
-    /// Set once if this process itself was late, because bytes of the peer may still be unread.
+    /// End of the single grace period that the peer gets if this process itself was late, because
+    /// bytes of the peer may still be unread.
     grace_until: Option<Tick>,
     /// The field `sent` of the peer's last keep-alive and its arrival time, for the echo.
     peer_sent: Option<(u64, Tick)>,
     round_trip: Option<Duration>,
 }
 
-/// Number of phases in an interval; connections that send keep-alives together use the same ones.
+/// Number of phases in an interval; connections that send keep-alives together use the same phases.
 const PHASES: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LivenessAction {
-    /// Nothing before [`Liveness::poll_timeout`].
+    /// Nothing to do before [`Liveness::poll_timeout`].
     Idle,
     /// Send a keep-alive now.
     SendKeepalive,
@@ -49,7 +51,7 @@ pub enum LivenessAction {
 }
 
 impl Liveness {
-    /// Starts at `now`, when the connection came up, with these intervals.
+    /// Starts at `now`, the time at which the connection came up, with the given times.
     pub fn new(now: Tick, interval: Duration, deadline: Duration) -> Self {
         Self {
             interval,
@@ -64,14 +66,15 @@ impl Liveness {
         }
     }
 
-    /// Starts at `now`, when the connection came up: a keep-alive each second, dead after three.
+    /// Starts at `now`, the time at which the connection came up, with the default times: a
+    /// keep-alive every second, and a peer is considered dead after three seconds.
     pub fn with_defaults(now: Tick) -> Self {
         Self::new(now, KEEPALIVE_INTERVAL, KEEPALIVE_DEADLINE)
     }
 
     /// Sends keep-alives at multiples of a quarter of the interval. All connections whose ticks
-    /// have the same origin then share one wake-up. The first keep-alive is sent up to a quarter
-    /// earlier.
+    /// have the same origin then share one wake-up. The first keep-alive is sent up to a quarter of
+    /// the interval earlier.
     #[must_use]
     pub fn together(mut self) -> Self {
         self.grid = self.quarter();
@@ -79,9 +82,9 @@ impl Liveness {
         self
     }
 
-    /// Sends a keep-alive as soon as the peer's arrives, unless one was sent in the last half
-    /// interval. A keep-alive that is due on its own waits a quarter of the interval longer, to let
-    /// the peer's arrive first.
+    /// Sends a keep-alive as soon as one arrives from the peer, unless this end sent one in the
+    /// last half interval. A keep-alive that is due without one from the peer is delayed by a
+    /// quarter of the interval, so that the peer's keep-alive can arrive first.
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.answers = true;
@@ -89,12 +92,13 @@ impl Liveness {
         self
     }
 
-    /// Called when bytes came from the peer.
+    /// Called when bytes have arrived from the peer.
     pub fn handle_received(&mut self, now: Tick) {
         (self.last_received, self.grace_until) = (now, None);
     }
 
-    /// Called when a keep-alive came from the peer. Returns true if one must be sent in answer.
+    /// Called when a keep-alive has arrived from the peer. Returns true if a keep-alive must be
+    /// sent in answer.
     pub fn handle_keepalive(&mut self, now: Tick, keepalive: &Keepalive) -> bool {
         self.peer_sent = Some((keepalive.sent, now));
         if keepalive.echo != 0 {
@@ -110,7 +114,7 @@ impl Liveness {
         answers
     }
 
-    /// Schedules the next keep-alive after one is sent at `now`.
+    /// Schedules the next keep-alive after the keep-alive sent at `now`.
     fn plan(&mut self, now: Tick) {
         let due = now.saturating_add(self.interval);
         self.next_send = match self.answers {
@@ -123,7 +127,7 @@ impl Liveness {
         self.interval.checked_div(PHASES).unwrap_or_default()
     }
 
-    /// The last multiple of the grid that is not after `due`.
+    /// Returns the last multiple of the grid that is not after `due`.
     fn on_grid(&self, due: Tick) -> Tick {
         let past = due.as_nanos().checked_rem(duration_nanos(self.grid));
         Tick::from_nanos(due.as_nanos().saturating_sub(past.unwrap_or(0)))
@@ -141,7 +145,7 @@ impl Liveness {
         }
     }
 
-    /// The time at which [`poll`](Self::poll) next returns an action.
+    /// Returns the time at which [`poll`](Self::poll) next returns an action.
     pub fn poll_timeout(&self) -> Tick {
         self.next_send.min(self.dead_at())
     }
@@ -168,12 +172,13 @@ impl Liveness {
         LivenessAction::Idle
     }
 
-    /// Time since the last bytes came from the peer.
+    /// Returns the time since the last bytes arrived from the peer.
     pub fn silent_for(&self, now: Tick) -> Duration {
         now.since(self.last_received)
     }
 
-    /// The last measured round trip, less the time for which the peer held the echo.
+    /// Returns the last measured round-trip time, without the time for which the peer held the
+    /// echo.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
@@ -212,7 +217,7 @@ mod tests {
             assert_eq!(first.as_nanos() % 250_000_000, 0);
             let after = first.since(tick(opened));
             assert!(after > Duration::from_millis(750) && after <= Duration::from_secs(1));
-            // Late by less than a quarter: the next one keeps its place.
+            // Late by less than a quarter of the interval: the next keep-alive is not shifted.
             let late = first.saturating_add(Duration::from_millis(30));
             sut.handle_received(late);
             assert_eq!(sut.poll(late), LivenessAction::SendKeepalive);

@@ -2,8 +2,8 @@
 //!
 //! The client names the oldest and newest version it speaks; the engine picks the newest version
 //! that both speak. A release speaks its own version N and N-1. The forms of hello, refusal and
-//! goodbye never change, so that any two versions can at least tell each other why they are
-//! incompatible.
+//! goodbye never change, so that two programs of any versions can at least report to each other why
+//! they are incompatible.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -17,7 +17,7 @@ use crate::message::hello::{Hello, Welcome};
 /// The protocol version of this release.
 pub const PROTOCOL_VERSION: u8 = 1;
 
-/// The versions that a program speaks, from the lowest to the highest.
+/// The protocol versions that a program speaks, from oldest to newest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionRange {
     /// The oldest version.
@@ -71,7 +71,8 @@ impl VersionRange {
     /// The versions that this release speaks.
     pub const OURS: VersionRange = VersionRange::of_release(PROTOCOL_VERSION);
 
-    /// The versions of a release whose newest is `newest`: that one and the one before.
+    /// Returns the versions of a release whose newest version is `newest`: that version and the one
+    /// before it.
     pub const fn of_release(newest: u8) -> Self {
         let previous = newest.saturating_sub(1);
         Self {
@@ -101,9 +102,9 @@ impl Features {
     pub const ADMINISTRATION: Features = Features(2);
     /// The extension of WRITE: send, request, force and expected positions.
     pub const REGISTERS: Features = Features(4);
-    /// Many variables at one instant, and leases: GROUP_WRITE to LEASED.
+    /// Groups, consistent snapshots and leases: GROUP_WRITE to LEASED.
     pub const GROUPS: Features = Features(8);
-    /// Patterns followed live: WATCH to UNWATCH.
+    /// Watching patterns: WATCH to UNWATCH.
     pub const PATTERNS: Features = Features(16);
     /// Conditions in FIND.
     pub const CONDITIONS: Features = Features(32);
@@ -117,9 +118,9 @@ impl Features {
     pub const AUDIT: Features = Features(512);
     /// Alarms: ALARMS to ALARM_ENTRIES.
     pub const ALARMS: Features = Features(1024);
-    /// What was recorded of variables: HISTORY, HISTORY_ROWS.
+    /// The history of variables: HISTORY, HISTORY_ROWS.
     pub const HISTORY: Features = Features(2048);
-    /// The running digest counts GONE and ENDED as well.
+    /// The running digest also covers GONE and ENDED.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes of one machine and share one ring as the buffer of
     /// both. No stream data passes over their connection.
@@ -130,7 +131,7 @@ impl Features {
     pub const OURS: Features =
         Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 1 << 20);
 
-    /// The bits on the wire; bits unknown to this release are kept and have no effect.
+    /// Returns the bits on the wire. Bits unknown to this release are preserved and have no effect.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
@@ -145,13 +146,13 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// The features that either side has.
+    /// Returns the features that at least one side has.
     #[must_use]
     pub const fn or(self, other: Features) -> Features {
         Features(self.0 | other.0)
     }
 
-    /// The features that both sides have.
+    /// Returns the features that both sides have.
     #[must_use]
     pub const fn and(self, other: Features) -> Features {
         Features(self.0 & other.0)
@@ -167,10 +168,11 @@ impl Negotiation {
         message_max: MESSAGE_MAX_DEFAULT,
     };
 
-    /// The engine's decision on a client's hello.
+    /// Makes the engine's decision on a client's hello.
     ///
     /// # Errors
-    /// [`VersionMismatch`] if there is no common version; it is sent back in a REFUSED frame.
+    /// [`VersionMismatch`] if there is no common version; the engine sends it back in a REFUSED
+    /// frame.
     pub fn accept(&self, hello: &Hello) -> Result<Agreement, VersionMismatch> {
         let version = self
             .versions
@@ -182,7 +184,7 @@ impl Negotiation {
         Ok(self.agree(version, hello.features, hello.frame_max, hello.message_max))
     }
 
-    /// The client's evaluation of the engine's welcome.
+    /// Checks the engine's welcome, for the client.
     ///
     /// # Errors
     /// [`VersionMismatch`] if the engine chose a version that was not offered.

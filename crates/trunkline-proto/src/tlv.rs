@@ -1,8 +1,8 @@
 //! Fields that an older version can skip: `varint id, varint length, bytes` (B-51).
 //!
-//! A field with a known id has exactly the form that its message defines; additions of newer
-//! versions use new ids. An absent field has its default. If a field appears twice, the last one
-//! counts, unless the message defines it as repeated.
+//! A field with a known id has exactly the form that its message defines; newer versions use new
+//! ids for additions. An absent field has its default value. If a field occurs twice, the last
+//! occurrence takes effect, unless the message defines the field as repeated.
 
 use trunkline_types::wire::{put_bytes, put_str, put_varint, varint_len};
 
@@ -29,14 +29,14 @@ pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     }
 }
 
-/// Appends the size in bytes of what `put` writes, followed by what it writes.
+/// Appends the output of `put`, preceded by its size in bytes.
 pub(crate) fn put_sized(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put(out);
     let size = out.len().saturating_sub(start);
     put_varint(out, size as u64);
-    // The number of bytes that the size takes is known only now: the size is appended after the
-    // content, and then rotated to the front.
+    // The encoded length of the size is known only now. The size is therefore appended after the
+    // content and then rotated to the front.
     let content = out.get_mut(start..).unwrap_or_default();
     content.rotate_left(size);
 }
@@ -63,7 +63,7 @@ impl<'a> Payload<'a> {
         self.read(|reader| reader.rest_str())
     }
 
-    /// Reads a size in bytes, and splits off that many bytes as a payload.
+    /// Reads a size in bytes, and splits off the bytes that follow it as a payload.
     pub(crate) fn sized(&mut self) -> Result<Payload<'a>, DecodeError> {
         let size = self.varint_u32("a size in bytes")?;
         self.sub(size as usize)

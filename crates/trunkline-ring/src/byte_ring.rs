@@ -8,24 +8,25 @@ use crate::padded::Padded;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::waits::Waits;
 
-/// The shared header of a byte ring. All zero is an empty ring.
+/// The shared header of a byte ring. A header of zeros is an empty ring.
 ///
 /// Positions count bytes since the beginning. The consumer owns the bytes from `head` up to `tail`,
-/// the producer owns the rest. Each end stores only its own position, keeps a private copy that it
-/// trusts, and checks the other end's position for plausibility, because the other end may be a
-/// faulty or hostile program.
+/// the producer owns the rest. Each end stores only its own position in the header, and trusts only
+/// its private copy of it. It checks the plausibility of the other end's position, because the
+/// other end may be a faulty or hostile program.
 ///
-/// An end with nothing to do announces that it *waits* before it sleeps, then checks once more.
-/// After moving its position, the other end checks for a waiter. A full fence between the two steps
-/// on each side guarantees that at least one of them sees the other. The announcement is a count of
-/// waits, written only by the waiting end. From the count the other end knows whether it has
+/// An end with nothing to do announces that it *waits* before it sleeps, then checks once more. The
+/// other end checks for a waiter after it has moved its position. A full fence between the two
+/// steps on each side guarantees that at least one end sees the other. The announcement is a count
+/// of waits, which only the waiting end writes. The count shows the other end whether it has
 /// already sent a wake-up for this wait.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RingHeader {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
-    /// Number of times the consumer, and below the producer, has announced that it waits.
+    /// Number of times that the consumer has announced that it waits, followed by the same number
+    /// for the producer.
     consumer_waits: Padded<AtomicU64>,
     producer_waits: Padded<AtomicU64>,
 }
@@ -41,8 +42,7 @@ pub struct RingMemory {
 // shared; the owner may be dropped by any thread.
 unsafe impl Send for RingMemory {}
 
-/// The other end has written positions that cannot be valid. Nothing it writes can be trusted from
-/// then on.
+/// The other end has written invalid positions, so none of its data can be trusted any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
@@ -61,7 +61,7 @@ impl std::error::Error for Corrupt {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     pub count: usize,
-    /// The other end waits for this step and must be woken.
+    /// True if the other end waits for this step and must be woken.
     pub wake: bool,
 }
 
@@ -127,7 +127,7 @@ impl RingMemory {
     }
 
     fn index(&self, position: u64) -> usize {
-        // Below the capacity, which is a usize.
+        // Fits, because it is below the capacity, which is a usize.
         (position & (self.capacity() - 1)) as usize
     }
 }
@@ -242,7 +242,7 @@ impl Bytes {
 
 pub struct ByteProducer {
     memory: RingMemory,
-    /// Own position. The copy in the header is for the other end only.
+    /// This end's position. The copy in the header is only for the other end.
     tail: u64,
     /// The consumer's position at the last check that accepted it.
     head_seen: u64,
@@ -250,10 +250,10 @@ pub struct ByteProducer {
 }
 
 impl ByteProducer {
-    /// Appends as many of `bytes` as there is room for.
+    /// Appends as many bytes of `bytes` as there is room for.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Moved, Corrupt> {
         let room = self.room(bytes.len() as u64)?;
-        // Both fit in a usize.
+        // Both numbers fit in a usize.
         let count = room.min(bytes.len() as u64) as usize;
         if count == 0 {
             return Ok(Moved { count, wake: false });
@@ -275,15 +275,15 @@ impl ByteProducer {
     }
 
     /// Announces that the producer is about to sleep because the ring is full. From then on the
-    /// consumer's next step returns `wake`. Returns false if there is room again: then the producer
-    /// must not sleep.
+    /// consumer's next step returns `wake`. Returns false if there is room again; the producer must
+    /// not sleep then.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(self.room(1)? == 0)
     }
 
-    /// Returns the known number of free bytes. Reloads the consumer's position if that is less than
-    /// `wanted`.
+    /// Returns the known number of free bytes. Reloads the consumer's position if the number is
+    /// less than `wanted`.
     fn room(&mut self, wanted: u64) -> Result<u64, Corrupt> {
         let capacity = self.memory.capacity();
         let used = self.tail.wrapping_sub(self.head_seen);
@@ -294,7 +294,8 @@ impl ByteProducer {
         // have been copied out.
         let head = self.memory.header().head.0.load(Ordering::Acquire);
         let now_used = self.tail.wrapping_sub(head);
-        // A consumer cannot release bytes it never received, nor take back bytes it released.
+        // A consumer cannot release bytes that it never received, or take back bytes that it has
+        // released.
         if now_used > used {
             return Err(Corrupt);
         }
@@ -305,7 +306,7 @@ impl ByteProducer {
 
 pub struct ByteConsumer {
     memory: RingMemory,
-    /// Own position. The copy in the header is for the other end only.
+    /// This end's position. The copy in the header is only for the other end.
     head: u64,
     /// The producer's position at the last check that accepted it.
     tail_seen: u64,
@@ -313,10 +314,10 @@ pub struct ByteConsumer {
 }
 
 impl ByteConsumer {
-    /// Copies out as many bytes as are available and fit in `bytes`, oldest first.
+    /// Copies out as many bytes as are available and fit into `bytes`, oldest first.
     pub fn pop(&mut self, bytes: &mut [u8]) -> Result<Moved, Corrupt> {
         let waiting = self.waiting(bytes.len() as u64)?;
-        // Both fit in a usize.
+        // Both numbers fit in a usize.
         let count = waiting.min(bytes.len() as u64) as usize;
         if count == 0 {
             return Ok(Moved { count, wake: false });
@@ -343,15 +344,15 @@ impl ByteConsumer {
     }
 
     /// Announces that the consumer is about to sleep because the ring is empty. From then on the
-    /// producer's next step returns `wake`. Returns false if bytes have arrived: then the consumer
-    /// must not sleep.
+    /// producer's next step returns `wake`. Returns false if bytes have arrived; the consumer must
+    /// not sleep then.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(self.waiting(1)? == 0)
     }
 
-    /// Returns the known number of available bytes. Reloads the producer's position if that is less
-    /// than `wanted`.
+    /// Returns the known number of available bytes. Reloads the producer's position if the number
+    /// is less than `wanted`.
     fn waiting(&mut self, wanted: u64) -> Result<u64, Corrupt> {
         let known = self.tail_seen.wrapping_sub(self.head);
         if known >= wanted {
@@ -361,7 +362,8 @@ impl ByteConsumer {
         // have been written.
         let tail = self.memory.header().tail.0.load(Ordering::Acquire);
         let waiting = tail.wrapping_sub(self.head);
-        // A producer cannot have more in the ring than fits, nor take back bytes it published.
+        // A producer cannot have more bytes in the ring than its capacity, or take back bytes that
+        // it has published.
         if waiting > self.memory.capacity() || waiting < known {
             return Err(Corrupt);
         }

@@ -9,20 +9,20 @@ use crate::slot_ring::{Empty, Full, Overflow, SlotRing};
 /// Any thread may write and any thread may read. Each element goes to one of the readers. If every
 /// reader must see every element, use one FIFO per reader.
 ///
-/// A full FIFO refuses ([`try_push`](Self::try_push)) or drops its oldest elements and returns
-/// their number ([`push_overwriting`](Self::push_overwriting)). An empty one returns an error; a
-/// [`FifoReader`] then returns the last element that *it* has read.
+/// A full FIFO either refuses an element ([`try_push`](Self::try_push)), or drops its oldest
+/// elements and returns their number ([`push_overwriting`](Self::push_overwriting)). An empty FIFO
+/// returns an error; a [`FifoReader`] then returns the last element that *it* has read.
 ///
 /// # Progress
 ///
-/// No operation waits for another thread, even one that has lost its processor. The operations are
-/// lock-free and repeat a claim only when another thread's claim came first.
+/// No operation waits for another thread, even if that thread has been preempted. The operations
+/// are lock-free, and repeat a claim only if another thread's claim came first.
 ///
 /// - Writers never wait for readers, and readers never wait for writers. A writer reports full if
 ///   the next slot has not been read yet or is being read. A reader reports empty if the next
 ///   element has not been written yet or is being written.
-/// - A writer that is interrupted in the middle of an element therefore holds back the elements
-///   behind it until it continues. They keep their order and are not lost.
+/// - A writer that is interrupted in the middle of an element therefore delays the elements after
+///   it until it continues. Those elements remain in order and are not lost.
 ///
 /// # Real-time
 ///
@@ -66,14 +66,14 @@ impl Fifo {
         self.ring.capacity()
     }
 
-    /// Width of an element, in words.
+    /// Returns the width of an element, in words.
     #[inline]
     pub fn words(&self) -> usize {
         self.ring.width()
     }
 
-    /// Number of elements in the FIFO at some moment during the call, including those that are
-    /// being written or read.
+    /// Returns the number of elements in the FIFO at some moment during the call, including
+    /// elements that are being written or read.
     #[inline]
     pub fn len(&self) -> usize {
         self.ring.len()
@@ -85,8 +85,8 @@ impl Fifo {
         self.len() == 0
     }
 
-    /// Number of elements lost to [`push_overwriting`](Self::push_overwriting) so far: the sum of
-    /// what its calls have reported.
+    /// Returns the number of elements lost to [`push_overwriting`](Self::push_overwriting) so far,
+    /// which is the sum of the numbers that its calls have returned.
     #[inline]
     pub fn overflows(&self) -> u64 {
         self.ring.dropped()
@@ -96,7 +96,7 @@ impl Fifo {
     ///
     /// # Errors
     ///
-    /// [`Full`] if the slot behind the last element is not free. The caller keeps the element,
+    /// [`Full`] if the slot after the last element is not free. The caller still has the element,
     /// which does not count as lost.
     #[inline]
     #[track_caller]
@@ -105,11 +105,11 @@ impl Fifo {
         self.ring.try_push(element)
     }
 
-    /// Appends an element and drops the oldest ones if there is no room for it.
+    /// Appends an element, and drops the oldest elements if there is no room for it.
     ///
-    /// The new element itself is refused, and counted as lost, in one case: a thread was
-    /// interrupted while copying out of its slot or into it. Dropping other elements would not free
-    /// that slot.
+    /// In one case the new element itself is refused and counted as lost: a thread was interrupted
+    /// while it was copying into or out of the slot that the element needs. Dropping other elements
+    /// would not free that slot.
     #[inline]
     #[track_caller]
     pub fn push_overwriting(&self, element: &[u64]) -> Overflow {
@@ -117,9 +117,9 @@ impl Fifo {
         self.ring.push_overwriting(element, &[]).0
     }
 
-    /// [`try_push`](Self::try_push) of an element in two parts, such as a block and its timestamp.
-    /// Returns its position in the order of all elements. The positions of the elements of one FIFO
-    /// increase, but not always by one.
+    /// Like [`try_push`](Self::try_push), for an element in two parts, such as a block and its
+    /// timestamp. Returns its position in the order of all elements. The positions of the elements
+    /// of one FIFO increase, but not always by one.
     #[inline]
     #[track_caller]
     pub fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
@@ -127,9 +127,9 @@ impl Fifo {
         self.ring.try_push_parts(first, rest)
     }
 
-    /// [`push_overwriting`](Self::push_overwriting) of an element in two parts. Also returns its
-    /// position, as [`try_push_parts`](Self::try_push_parts) does. For a refused element this is
-    /// the position of a later one.
+    /// Like [`push_overwriting`](Self::push_overwriting), for an element in two parts. Also returns
+    /// its position, like [`try_push_parts`](Self::try_push_parts). For a refused element, this is
+    /// the position of a later element.
     #[inline]
     #[track_caller]
     pub fn push_parts_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
@@ -137,7 +137,8 @@ impl Fifo {
         self.ring.push_overwriting(first, rest)
     }
 
-    /// Removes the oldest element and copies it to `element`, which an error leaves unchanged.
+    /// Removes the oldest element and copies it to `element`. After an error, `element` is
+    /// unchanged.
     #[inline]
     #[track_caller]
     pub fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
@@ -145,8 +146,8 @@ impl Fifo {
         self.ring.try_pop(element)
     }
 
-    /// Removes the oldest element without a copy: `take` receives it in place, before its slot is
-    /// freed.
+    /// Removes the oldest element without copying it: `take` receives it in place, before its slot
+    /// is freed.
     ///
     /// # Errors
     ///
@@ -160,13 +161,14 @@ impl Fifo {
 /// The result of `FifoReader::read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FifoReading<'a> {
-    /// The element just removed, or the last one this reader has read, or the default.
+    /// The element just removed. If there was none, the last element that this reader has read, or
+    /// the default.
     pub words: &'a [u64],
     /// True if the FIFO was empty, so that this is not a new element.
     pub underflow: bool,
 }
 
-/// One reader of a [`Fifo`] that remembers the last element it has read.
+/// A reader of a [`Fifo`] that remembers the last element it has read.
 ///
 /// `F` points to the FIFO: `&Fifo`, `Arc<Fifo>` and so on. Each reader belongs to one thread.
 ///
@@ -200,8 +202,8 @@ impl<F> FifoReader<F>
 where
     F: std::ops::Deref<Target = Fifo>,
 {
-    /// Creates a reader whose default is words of zero, which is the default value of every
-    /// [`Word`](crate::Word) type.
+    /// Creates a reader whose default is an element of zero words, which represent the default
+    /// value of every [`Word`](crate::Word) type.
     pub fn new(fifo: F) -> Self {
         let last = vec![0; fifo.words()].into();
         Self { fifo, last }
@@ -221,7 +223,8 @@ where
         }
     }
 
-    /// Removes the oldest element, or returns the last one again if the FIFO is empty.
+    /// Removes and returns the oldest element, or returns the last element again if the FIFO is
+    /// empty.
     #[inline]
     pub fn read(&mut self) -> FifoReading<'_> {
         let underflow = self.fifo.ring.try_pop(&mut self.last).is_err();

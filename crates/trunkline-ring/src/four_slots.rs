@@ -2,39 +2,39 @@
 //!
 //! ```text
 //! head          the last claim       number | a parity bit per slot | its slot
-//! stamp         one per slot         the claim whose write it holds; with BUSY while it is given
+//! stamp         one per slot         the claim whose write it holds; BUSY while it is being filled
 //! ```
 //!
-//! One compare-and-set of `head` takes the next number and a slot together. Numbers are therefore
-//! consecutive and follow the order of the claims. It is the only locked operation of a write. A
-//! claim flips the parity bit of its slot: if `head` and the slot's stamp differ in that bit, the
-//! slot was claimed and its writer has not stamped it yet. Only the writer that has claimed the
-//! slot stores its stamp.
+//! One compare-and-set of `head` takes the next number and a slot at the same time. Numbers are
+//! therefore consecutive and in the order of the claims. This is the only locked operation of a
+//! write. A claim flips the parity bit of its slot: if `head` and the slot's stamp differ in that
+//! bit, the slot was claimed and its writer has not stamped it yet. Only the writer that has
+//! claimed the slot stores its stamp.
 //!
 //! A writer claims a slot that is free and does not hold the newest complete write. It stamps the
-//! slot as busy, fills it, and stamps it as complete: that publishes the write. One of the four
-//! slots holds the newest complete write, so three writers can be in the middle of a write, each
-//! for as long as it is without a processor, without any effect on readers or on one another.
+//! slot as busy, fills it, and stamps it as complete, which publishes the write. One of the four
+//! slots holds the newest complete write. Three writers can therefore be in the middle of a write,
+//! even preempted for any length of time, without any effect on readers or on one another.
 //!
-//! A reader looks at the slot of the last claim. If that write is complete, it is the newest;
-//! otherwise the complete slot with the largest number is. The reader copies the slot and then
-//! checks its stamp: the copy is good if the slot still belongs to that write. The check fails only
-//! if a write was claimed since the reader began.
+//! A reader checks the slot of the last claim. If that write is complete, it is the newest;
+//! otherwise, the complete slot with the largest number holds the newest write. The reader copies
+//! the slot and then checks its stamp: the copy is valid if the slot still belongs to that write.
+//! The check fails only if a write was claimed since the reader began.
 //!
 //! # Why a claimed slot belongs to one writer
 //!
-//! A claim succeeds only on the very value of `head` under which the slot was found free. Since
-//! every claim changes the number, no claim came between. The slot was found free by a stamp that
-//! is not busy and has the same parity bit as `head`. That stamp cannot be an old one, from two
-//! claims of the slot ago: before the last claim of the slot, the claiming writer had loaded the
-//! stamp of the claim in between. `head` was loaded with acquire after that claim, and a load never
-//! returns an older value than one that happened before it. So the last writer of the slot has
-//! completed it.
+//! A claim succeeds only if `head` still has the value with which the slot was found free. Since
+//! every claim changes the number, no claim was made in between. The slot was found free by a stamp
+//! that is not busy and has the same parity bit as `head`. That stamp cannot be an old one, from
+//! two claims of the slot ago: before the last claim of the slot, the claiming writer had loaded
+//! the stamp of the claim in between. `head` was loaded with acquire after that claim, and a load
+//! never returns an older value than one that happened before it. So the last writer of the slot
+//! has completed it.
 //!
-//! # Why the newest complete write stays
+//! # Why the newest complete write is preserved
 //!
-//! A slot is claimed only if another one was complete with a larger number. So a reader that finds
-//! the last claim incomplete, and no trace of a later one in any stamp, has seen the slot that was
+//! A slot is claimed only if another slot was complete with a larger number. A reader that finds
+//! the last claim incomplete, and no later claim in any stamp, has therefore seen the slot that was
 //! newest when it loaded `head`: only a later claim could have taken it.
 
 use std::cmp::Reverse;
@@ -52,16 +52,17 @@ const NUMBER_SHIFT: u32 = PARITY_SHIFT + SLOTS as u32;
 /// Flag of a stamp: the slot is being filled.
 const BUSY: u64 = 1 << 63;
 
-/// Number of times a writer that finds every slot taken tries again before it refuses the write.
+/// Number of times that a writer which finds every slot taken tries again before it refuses the
+/// write.
 ///
-/// This is enough to outlast writers that are running on other processors. No number outlasts
-/// writers that are not running.
+/// Writers that are running on other processors finish within these attempts. No number of attempts
+/// would be sufficient for writers that are not running.
 const CLAIM_ROUNDS_MAX: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// The write found every slot claimed by other writers; nothing was written.
 ///
-/// Three writers were in the middle of a write and did not finish in time. Write again, or let
-/// fewer real-time threads write to one cell.
+/// Three writers were in the middle of a write and did not finish in time. Try the write again, or
+/// use fewer real-time threads to write to the cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellBusy;
 
@@ -100,13 +101,13 @@ impl Claim {
         (self.0 & SLOT_MASK) as usize
     }
 
-    /// Sort key: the smaller, the newer. Before the first write all slots have number 0, and slot 0
-    /// holds the value.
+    /// Returns the sort key; the newest claim has the smallest key. Before the first write, all
+    /// slots have number 0, and slot 0 holds the value.
     fn age(self) -> (Reverse<u64>, usize) {
         (Reverse(self.number()), self.slot())
     }
 
-    /// The claim that follows this one and takes `slot`.
+    /// Returns the claim that follows this one and takes `slot`.
     #[inline]
     fn next(self, slot: usize) -> Self {
         let number = self.number() + 1;
@@ -115,7 +116,7 @@ impl Claim {
     }
 }
 
-/// The parity bit of a slot in a claim.
+/// Returns the parity bit of a slot in a claim.
 #[inline]
 fn parity(slot: usize) -> u64 {
     1 << PARITY_SHIFT << slot
@@ -136,7 +137,7 @@ impl FourSlots {
         self.words.len() / SLOTS
     }
 
-    /// Number of the newest complete write; 0 before the first.
+    /// Returns the number of the newest complete write; 0 before the first.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         let head = Claim(self.head.load(Ordering::Acquire));
@@ -232,7 +233,7 @@ impl FourSlots {
         self.stamps[claim.slot()].load(Ordering::Acquire) == claim.0
     }
 
-    /// Returns the newest complete write, or `None` if another was claimed meanwhile.
+    /// Returns the newest complete write, or `None` if another write was claimed in the meantime.
     fn newest(&self) -> Option<Claim> {
         let head = Claim(self.head.load(Ordering::Acquire));
         let mut newest: Option<Claim> = None;
@@ -250,7 +251,7 @@ impl FourSlots {
         newest
     }
 
-    /// Takes the next number, and a slot that is neither claimed nor holds the newest complete
+    /// Takes the next number and a slot that is not claimed and does not hold the newest complete
     /// write.
     #[inline]
     fn claim(&self) -> Result<Claim, CellBusy> {
@@ -281,7 +282,7 @@ impl FourSlots {
             if rounds == CLAIM_ROUNDS_MAX {
                 return Err(CellBusy);
             }
-            // If another writer has claimed, the loop continues: this repeats only while other
+            // If another writer has made a claim, the loop continues. It repeats only while other
             // writers make progress.
             head = Claim(newer);
         }
@@ -290,8 +291,8 @@ impl FourSlots {
     /// Returns a slot that can be claimed if `head` is still the last claim.
     #[inline]
     fn free_slot(&self, head: Claim) -> Option<usize> {
-        // While writers come one by one, the slot after the last one's is the one that readers left
-        // longest ago.
+        // If writes do not overlap, readers used the slot after the last claimed slot least
+        // recently.
         let next = (head.slot() + 1) % SLOTS;
         match self.is_complete(head) && self.free(next, head).is_some() {
             true => Some(next),
@@ -299,12 +300,13 @@ impl FourSlots {
         }
     }
 
-    /// [`free_slot`](Self::free_slot) while others are in the middle of a write.
+    /// Implements [`free_slot`](Self::free_slot) for the case that other writers are in the middle
+    /// of a write.
     #[cold]
     fn other_free_slot(&self, head: Claim) -> Option<usize> {
         let slots = (1..=SLOTS).map(|behind| (head.slot() + behind) % SLOTS);
         let mut free = slots.filter_map(|slot| self.free(slot, head));
-        // The older of two is not the newest complete write.
+        // The older of two complete slots does not hold the newest complete write.
         let (one, other) = (free.next()?, free.next()?);
         Some(if one.age() < other.age() {
             other.slot()

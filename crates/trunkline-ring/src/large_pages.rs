@@ -1,19 +1,19 @@
 //! Large pages for private memory.
 
-/// The length of a large page on most systems. A system with longer large pages uses ordinary ones
-/// if none of its own fits.
+/// The length of a large page on most systems. A system with longer large pages uses ordinary pages
+/// if no large page fits.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Advises the system to use large pages for the parts of `memory` that have no pages yet.
+/// Advises the system to use large pages for those parts of `memory` that have no pages yet.
 ///
-/// Large allocations get their pages when they are first written to, one fault for each. With
-/// ordinary pages of 4 KiB these faults take longer than a copy of the data. Call this directly
-/// after the allocation, for instance on `vec![0; len]`, for which the system provides the zeros:
-/// existing pages do not change.
+/// A large allocation gets its pages when they are first written to, with one page fault for each.
+/// With ordinary pages of 4 KiB, these faults take longer than copying the data. Existing pages do
+/// not change, so call this directly after the allocation, for instance on `vec![0; len]`, for
+/// which the system provides the zeros.
 ///
 /// Only whole large pages within `memory` are advised, so memory below 4 MiB may have none. The
-/// contents never change. The advice is valid until the memory is returned to the system. It has
-/// no effect where the system has no large pages, and none under systems other than Linux.
+/// contents never change. The advice is valid until the memory is returned to the system. It has no
+/// effect if the system has no large pages, or is not Linux.
 pub fn advise_large_pages(memory: &mut [u8]) {
     let all = memory.as_mut_ptr_range();
     let skipped = all.start.addr().next_multiple_of(LARGE_PAGE_BYTES) - all.start.addr();

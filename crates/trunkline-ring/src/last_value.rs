@@ -1,5 +1,5 @@
-//! The last-value cell: one writer at a time, any number of readers. Other cells share its copies
-//! of slots and the result of a read.
+//! The last-value cell: one writer at a time, any number of readers. Other cells use its functions
+//! for copying slots and its result type.
 
 use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 
@@ -7,17 +7,18 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 ///
 /// Two complete slots and a published count. Write number *n* goes to slot *n* mod 2 while readers
 /// copy write *n* - 1 from the other. A reader therefore never waits for a writer, even one that
-/// has lost its processor in the middle of a write: it copies the last complete value. It copies
-/// again only if a write was *completed* during the copy.
+/// was preempted in the middle of a write: it copies the last complete value. It repeats the copy
+/// only if a write was *completed* during the copy.
 ///
-/// The cell itself is three words plus one allocation of two slots, because an engine has a million
-/// of them. For the same reason neighbouring cells share cache lines.
+/// The cell itself is only three words plus one allocation of two slots, because an engine may have
+/// a million cells. For the same reason, neighbouring cells share cache lines.
 ///
 /// # Writers
 ///
-/// The caller ensures that only one thread writes at a time; in the engine the variable's lock
-/// does. If two write at once, memory stays safe and counts still rise, but a reader may get words
-/// of both. Writers that cannot take a lock use [`RtCell`](crate::RtCell).
+/// The caller must ensure that only one thread writes at a time; in the engine, the variable's lock
+/// ensures this. If two threads write at once, memory safety is preserved and counts still
+/// increase, but a reader may get words of both writes. Writers that cannot take a lock use
+/// [`RtCell`](crate::RtCell).
 ///
 /// # Real-time
 ///
@@ -37,13 +38,13 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 /// ```
 #[derive(Debug)]
 pub struct LastValue {
-    /// Number of the last complete write; 0 before the first.
+    /// Number of the last complete write; 0 before the first write.
     published: AtomicU64,
     slots: Box<[AtomicU64]>,
 }
 
 impl LastValue {
-    /// A cell for values of `words` words, all zero until the first write.
+    /// Creates a cell for values of `words` words, all zero until the first write.
     pub fn new(words: usize) -> Self {
         Self {
             published: AtomicU64::new(0),
@@ -56,28 +57,29 @@ impl LastValue {
         self.slots.len() / 2
     }
 
-    /// Number of writes completed so far.
+    /// Returns the number of writes completed so far.
     #[inline]
     pub fn count(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Sets the value to `words` and returns the number of this write: 1 for the first.
+    /// Sets the value to `words` and returns the number of this write, which is 1 for the first
+    /// write.
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
         self.publish_parts(words, &[])
     }
 
-    /// [`publish`](Self::publish) of a value in two parts.
+    /// Like [`publish`](Self::publish), for a value in two parts.
     #[inline]
     #[track_caller]
     pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
         let width = first.len() + rest.len();
         check_width_of_slots(width, &self.slots, 2);
         let slots = &*self.slots;
-        // Only writers store the count, and there is one at a time. A lock that passes from one
-        // writer to the next also passes on the latest count.
+        // Only writers store the count, and there is only one writer at a time. A lock that passes
+        // from one writer to the next also passes on the latest count.
         let count = self.published.load(Ordering::Relaxed) + 1;
         // SYNC POINT, pairs with the acquire fence in `try_read`. The slot about to be overwritten
         // holds write `count - 2`. A reader that sees any word stored below must afterwards see
@@ -96,7 +98,7 @@ impl LastValue {
     /// Copies the last complete value into `out`.
     ///
     /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
-    /// [`Reader`](crate::Reader) keeps the previous ones for that case.
+    /// [`Reader`](crate::Reader) returns its previous reading in that case.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
@@ -104,8 +106,8 @@ impl LastValue {
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
-    /// As [`read`](Self::read), for a width known at compile time. Returns the number of the write
-    /// and its words, which stay in registers, or `None` if the copy would not be complete.
+    /// Like [`read`](Self::read), for a width known at compile time. Returns the number of the
+    /// write and its words, which stay in registers, or `None` if the copy would not be complete.
     ///
     /// ```
     /// let cell = trunkline_ring::LastValue::new(2);
@@ -123,8 +125,8 @@ impl LastValue {
         }
     }
 
-    /// Makes the attempts after the first, with a buffer of their own, so that the first attempt's
-    /// words can stay in registers.
+    /// Makes the attempts after the first with a separate buffer, so that the words of the first
+    /// attempt can stay in registers.
     #[cold]
     #[inline(never)]
     fn read_words_again<const N: usize>(&self) -> Option<(u64, [u64; N])> {
@@ -161,27 +163,27 @@ fn slot(slots: &[AtomicU64], count: u64, width: usize) -> &[AtomicU64] {
     &slots[first..][..width]
 }
 
-/// Number of times that a reader overtaken by writers copies before it gives up.
+/// Maximum number of copies that a reader makes, if writers keep overtaking it, before it gives up.
 ///
-/// This bounds a read, so that it ends in a time-critical loop whatever the writers do. A reader is
-/// overtaken only if writes complete while it copies, so it reaches this limit only if it is
-/// interrupted in each of its copies.
+/// This bounds the duration of a read, so that it always ends in a time-critical loop, regardless
+/// of the writers. A reader is overtaken only if writes complete while it copies, so it reaches
+/// this limit only if it is interrupted during each of its copies.
 pub const READ_ATTEMPTS_MAX: usize = 8;
 
 /// The result of one read of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Snapshot {
-    /// Number of the write that was read: 1 for the first, 0 when nothing has been written yet.
+    /// Number of the write that was read: 1 for the first write, 0 if nothing has been written yet.
     pub count: u64,
     /// True if the copy contains the words of one write. If `false`, writers overtook the reader
-    /// [`READ_ATTEMPTS_MAX`] times: the copy may mix words of several writes, and the caller keeps
-    /// what it read before.
+    /// [`READ_ATTEMPTS_MAX`] times: the copy may mix words of several writes, and the caller should
+    /// continue to use its previous value.
     pub complete: bool,
 }
 
 impl Snapshot {
-    /// A copy of write number `count`.
+    /// Creates the result for a complete copy of write number `count`.
     #[inline]
     pub(crate) fn complete(count: u64) -> Self {
         Self {
@@ -190,8 +192,8 @@ impl Snapshot {
         }
     }
 
-    /// No complete copy, because writers overtook the reader each time; `count` is their latest
-    /// write.
+    /// Creates the result for a reader that writers overtook each time; `count` is the number of
+    /// their latest write.
     pub(crate) fn overtaken(count: u64) -> Self {
         Self {
             count,
@@ -200,7 +202,7 @@ impl Snapshot {
     }
 }
 
-/// Makes the attempts to read that are left after the first one; returns `None` if all fail.
+/// Makes the remaining attempts to read after the first one; returns `None` if all of them fail.
 pub(crate) fn further_attempts(mut attempt: impl FnMut() -> Option<Snapshot>) -> Option<Snapshot> {
     (1..READ_ATTEMPTS_MAX).find_map(|_| attempt())
 }
@@ -216,8 +218,8 @@ pub(crate) fn check_width(given: usize, declared: usize) {
 
 /// Checks that a caller's slice has the width of a cell, whose `count` slots lie in `slots`.
 ///
-/// Comparing this way around also tells the compiler how long `slots` is, so that it need not check
-/// the bounds of the slot that is copied.
+/// The comparison in this form also lets the compiler derive the length of `slots`, so that it need
+/// not check the bounds of the slot that is copied.
 #[inline]
 #[track_caller]
 pub(crate) fn check_width_of_slots(given: usize, slots: &[AtomicU64], count: usize) {
@@ -226,7 +228,8 @@ pub(crate) fn check_width_of_slots(given: usize, slots: &[AtomicU64], count: usi
     }
 }
 
-// Kept apart from the check, so that a read contains only a comparison and not the message.
+// Separate from the check, so that a read contains only the comparison and not the code for the
+// message.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -238,7 +241,7 @@ fn wrong_width(given: usize, declared: usize) -> ! {
 
 /// Copies words out of a slot that a writer may be overwriting at the same time.
 ///
-/// Every word is read whole. The caller must check afterwards that they belong together.
+/// Each word is read atomically. The caller must check afterwards that the words belong together.
 #[inline]
 pub(crate) fn copy_out(slot: &[AtomicU64], out: &mut [u64]) {
     for (target, source) in out.iter_mut().zip(slot) {

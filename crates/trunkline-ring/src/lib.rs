@@ -1,7 +1,7 @@
-//! Real-time hand-off of values between threads, in which neither thread waits.
+//! Real-time transfer of values between threads, in which neither thread waits.
 //!
 //! A time-critical thread must not allocate, take a lock, make a system call, or wait for a thread
-//! that may have lost its processor. It can hand values over through one of these types:
+//! that may have been preempted. It can transfer values through one of these types:
 //!
 //! | Type | Writers | Readers | What a reader gets |
 //! | --- | --- | --- | --- |
@@ -22,37 +22,37 @@
 //! | [`SlotTable`] | several, with a lock | any, without | what a slot refers to, for as long as it
 //! is looked at |
 //!
-//! [`RtCell`] is the single-element, [`Fifo`] the multi-element FIFO of a variable. Both move 64-bit
-//! words; the number of words is set at construction. A [`Reader`] and a [`FifoReader`] belong to one
-//! thread each and remember what it read last.
+//! [`RtCell`] is the single-element FIFO of a variable, and [`Fifo`] is the multi-element FIFO.
+//! Both transfer 64-bit words; the number of words is set at construction. A [`Reader`] or
+//! [`FifoReader`] belongs to one thread and remembers the last reading.
 //!
 //! # The real-time contract
 //!
-//! - The constructors (and [`MarkSet::ensure`]) allocate all memory and touch its pages. The first
-//!   access costs the same as later ones.
-//! - Every other operation ends after a bounded number of its own steps, or repeats a step only
-//!   because another thread's came first. The section "Progress" of a type states which. No
-//!   operation waits: full, empty and busy are results.
-//! - A thread that is interrupted anywhere, for any length of time, tears no value and blocks no
-//!   other thread. The section "Progress" states what it can delay.
-//! - A slice of the wrong width is a mistake in the program and panics, like an index out of
+//! - The constructors (and [`MarkSet::ensure`]) allocate all memory and touch its pages, so that
+//!   the first access costs the same as later ones.
+//! - Every other operation either ends after a bounded number of steps, or repeats a step only
+//!   because the step of another thread came first. The section "Progress" of each type states
+//!   which. No operation waits: full, empty and busy are results.
+//! - A thread that is interrupted at any point, for any length of time, never causes a torn value
+//!   and never blocks another thread. The section "Progress" states what it can delay.
+//! - A slice of the wrong width is a programming error and causes a panic, like an index out of
 //!   bounds.
 //!
 //! # Layout
 //!
-//! - [`LastValue`] in `last_value`, with the [`Snapshot`] that a read of any cell returns; [`RtCell`]
-//!   in `rt_cell` over the protocol in `four_slots`. [`Reader`] in `reader` keeps the last reading.
-//!   `words` encodes values, and `whole_word` lists the types that need no encoding.
-//! - [`Fifo`] in `fifo` over the protocol in `slot_ring`, which counts in `position`.
+//! - [`LastValue`] in `last_value`, with the [`Snapshot`] that a read of any cell returns;
+//!   [`RtCell`] in `rt_cell` over the protocol in `four_slots`. [`Reader`] in `reader` stores the
+//!   last reading. `words` encodes values, and `whole_word` lists the types that need no encoding.
+//! - [`Fifo`] in `fifo` over the protocol in `slot_ring`, which uses the positions in `position`.
 //! - `slab` is the memory of a byte ring.
-//! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
+//! - [`byte_ring`] in `byte_ring`: a ring whose other end need not be trusted.
 //! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
-//! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: the memory that a
-//!   recording is written from and played into.
-//! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
-//!   read them.
+//! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: the memory from which a
+//!   recording is written and into which one is played.
+//! - [`TableWriter`] and [`TableReader`] in `value_table`: last values for programs with read-only
+//!   access.
 //! - [`MarkSet`] in `mark_set`.
-//! - [`SlotTable`] in `slot_table`: the only one whose writers take a lock and free memory.
+//! - [`SlotTable`] in `slot_table`: the only type whose writers take a lock and free memory.
 //! - [`advise_large_pages`] in `large_pages`: for memory outside a ring.
 //! - `sync` provides the atomics, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]

@@ -17,9 +17,10 @@ const _: () = assert!(GROUP_CHUNKS <= 64 && CHUNK_WORDS <= 64 && GROUPS <= 64);
 /// A set of `u32` indices, marked by any thread and drained by one. Used for items that have
 /// something to send or that have changed since the last check.
 ///
-/// An index is in the set once, however often it is marked. The call that finds the *whole set*
-/// empty returns true, and its caller wakes the drainer; all other callers have nothing to wake. A
-/// drainer is therefore woken once per emptying, and neither a mark nor a wake-up is lost.
+/// An index is in the set at most once, even if it is marked several times. A call that finds the
+/// *whole set* empty returns true, and its caller must wake the drainer; all other callers need
+/// not. The drainer is therefore woken once each time the set becomes non-empty, and neither a mark
+/// nor a wake-up is lost.
 ///
 /// # Order
 ///
@@ -28,22 +29,23 @@ const _: () = assert!(GROUP_CHUNKS <= 64 && CHUNK_WORDS <= 64 && GROUPS <= 64);
 ///
 /// # How it works
 ///
-/// Four levels of bits: a top word over 8 root words, over a summary word per chunk, over the
-/// chunk's 64 words of marks. A set bit means that the word below it may not be empty.
+/// There are four levels of bits: a top word, 8 root words, a summary word per chunk, and the
+/// chunk's 64 words of marks. A set bit means that the word below it may be non-empty.
 ///
 /// - A marker sets its bit, then ensures that the bit above is set, up to the top. Most marks are
-///   one atomic read-modify-write and three loads. It does not rely on the marker that first made a
-///   word non-empty to set the bits above: that one may have lost its processor in between.
-/// - The drainer goes down: it takes a word's bits out, then the words below that those bits name.
-///   A mark that comes after the drainer has passed finds words empty again and sets the bits
-///   above; one that comes before is taken along. Either way it is delivered.
+///   one atomic read-modify-write and three loads. It does not rely on the marker that first made
+///   the word non-empty to set the bits above, because that marker may have been preempted in
+///   between.
+/// - The drainer goes down: it takes the bits out of a word, then out of the words below that these
+///   bits refer to. A mark made after the drainer has passed finds empty words and sets the bits
+///   above again; the drainer takes a mark made before. In both cases the mark is delivered.
 ///
 /// # Progress
 ///
 /// [`mark`](Self::mark) and [`unmark`](Self::unmark) are wait-free: at most four atomic operations.
 /// A marker that is interrupted between two levels delays its own mark until it continues or
-/// another mark is made in the same word; it never delays another's. Draining is wait-free for each
-/// index.
+/// another mark is made in the same word; it never delays the mark of another thread. Draining is
+/// wait-free for each index.
 ///
 /// # Real-time
 ///
@@ -65,16 +67,16 @@ const _: () = assert!(GROUP_CHUNKS <= 64 && CHUNK_WORDS <= 64 && GROUPS <= 64);
 /// ```
 #[derive(Debug)]
 pub struct MarkSet {
-    /// Bit `g`: root word `g` may not be empty.
+    /// Bit `g`: root word `g` may be non-empty.
     top: AtomicU64,
-    /// Bit `c` of word `g`: the summary of chunk `64 g + c` may not be empty.
+    /// Bit `c` of word `g`: the summary of chunk `64 g + c` may be non-empty.
     roots: [AtomicU64; GROUPS],
     chunks: Box<[OnceLock<Box<Chunk>>]>,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    /// Bit `w`: word `w` may not be empty.
+    /// Bit `w`: word `w` may be non-empty.
     summary: AtomicU64,
     words: [AtomicU64; CHUNK_WORDS],
 }
@@ -104,15 +106,16 @@ impl Place {
     #[inline]
     fn index(self) -> u32 {
         let chunk = self.group * GROUP_CHUNKS + self.chunk;
-        // At most `INDEX_MAX`: callers pass only places of indices that could be marked.
+        // The result is at most `INDEX_MAX`, because callers pass only places of indices that can
+        // be marked.
         (chunk * CHUNK_MARKS + self.word * WORD_BITS + self.bit) as u32
     }
 }
 
 /// The index exceeds the maximum of a [`MarkSet`]; nothing was allocated.
 ///
-/// Indices go up to [`MarkSet::INDEX_MAX`]. Refuse the item that would get this one, or free an
-/// index and use it again.
+/// Indices go up to [`MarkSet::INDEX_MAX`]. The caller should refuse the item that would get this
+/// index, or free another index and reuse it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexTooLarge {
     pub index: u32,
@@ -131,7 +134,7 @@ impl std::fmt::Display for IndexTooLarge {
 impl std::error::Error for IndexTooLarge {}
 
 impl MarkSet {
-    /// The last index a set holds: 2,097,151.
+    /// The largest index in a set: 2,097,151.
     pub const INDEX_MAX: u32 = (CHUNKS * CHUNK_MARKS - 1) as u32;
 
     /// Creates an empty set without memory for any index.
@@ -143,8 +146,9 @@ impl MarkSet {
         }
     }
 
-    /// Allocates the 4,096 places around `index`, unless they exist already, so that `index` can be
-    /// marked. Call it when an item gets its index, never on the path that marks it.
+    /// Allocates the block of 4,096 places that contains `index`, unless it already exists, so that
+    /// `index` can be marked. Call it when an item gets its index, not on the path that marks the
+    /// index.
     ///
     /// # Errors
     ///
@@ -167,8 +171,8 @@ impl MarkSet {
     /// Marks `index`. Returns true if the whole set was empty: the caller must then wake the
     /// drainer.
     ///
-    /// The result may be true although no wake-up is needed, if an active drainer has taken the
-    /// mark along. It is never false if the drainer needs a wake-up.
+    /// The result may be true although no wake-up is needed, if an active drainer has already taken
+    /// the mark. It is never false if the drainer needs a wake-up.
     ///
     /// # Panics
     ///
@@ -188,8 +192,8 @@ impl MarkSet {
 
     /// Removes the mark of `index` and returns true if it was set.
     ///
-    /// An index that an active drain has taken but not returned yet counts as not set, and is still
-    /// returned. `is_empty` may return false until the set is next drained.
+    /// An index that an active drain has taken but not returned yet counts as not marked, and is
+    /// still returned. Afterwards, `is_empty` may return false until the set is next drained.
     #[inline]
     pub fn unmark(&self, index: u32) -> bool {
         let place = Place::of(index);
@@ -199,8 +203,8 @@ impl MarkSet {
         })
     }
 
-    /// Returns true if no index was marked at some moment during the call, not counting those that
-    /// an active drain has taken.
+    /// Returns true if no index was marked at some moment during the call, not counting indices
+    /// that an active drain has taken.
     ///
     /// After [`unmark`](Self::unmark), or just after a drain, it may return `false` for an empty
     /// set; draining corrects that.
@@ -227,7 +231,8 @@ impl Default for MarkSet {
 ///
 /// SYNC POINT, pairs with `take_bits` in both directions. Release: a thread that takes the bit
 /// finds what lies below it. Acquire: a marker that finds a word emptied comes after the drainer
-/// that emptied it in every word above, so that its bits there are not taken along with older ones.
+/// that emptied it in every word above, so that its bits there are not taken together with older
+/// ones.
 #[inline]
 fn set_bit(word: &AtomicU64, bit: usize) -> bool {
     let was_empty = word.fetch_or(1 << bit, Ordering::SeqCst) == 0;
@@ -247,7 +252,7 @@ fn see_to_bit(word: &AtomicU64, bit: usize) -> bool {
     word.load(Ordering::SeqCst) & (1 << bit) == 0 && set_bit(word, bit)
 }
 
-/// The index at which a drainer continues next time: one after the last index returned.
+/// The index at which a drainer continues next time: the last returned index plus one.
 ///
 /// The cursor makes draining fair. An index that is marked again and again is returned once per
 /// round, after every other index that was marked before the round reached it.
@@ -257,7 +262,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Continues at `index`, for example one that was taken but not processed.
+    /// Creates a cursor that continues at `index`, for example at an index that was taken but not
+    /// processed.
     pub const fn at(index: u32) -> Self {
         Self { next: index }
     }
@@ -269,20 +275,20 @@ impl Cursor {
 pub struct Taken {
     pub count: usize,
     /// True if the limit was reached and marks may be left. No later mark will request a wake-up
-    /// for them: call again.
+    /// for them, so the caller must call again.
     pub more: bool,
 }
 
 impl MarkSet {
     /// Removes up to `limit` indices from the set and passes each to `each`.
     ///
-    /// An index is removed before it is passed on. One that is marked again meanwhile is delivered
-    /// again, by this call or after the wake-up that the mark requests.
+    /// An index is removed before it is passed on. If it is marked again in the meantime, it is
+    /// delivered again, by this call or after the wake-up that the mark requests.
     ///
     /// # Panics
     ///
-    /// Only if `each` panics; the marks not passed on are then in the set again, but no wake-up
-    /// will be requested for them.
+    /// Only if `each` panics. The marks that were not passed on are then in the set again, but no
+    /// wake-up will be requested for them.
     #[inline]
     pub fn take(&self, cursor: &mut Cursor, limit: usize, each: &mut impl FnMut(u32)) -> Taken {
         let mut drain = self.drain(cursor);
@@ -298,11 +304,12 @@ impl MarkSet {
         }
     }
 
-    /// Returns an iterator that removes indices from the set, from `cursor` on, around, and up to
-    /// it.
+    /// Returns an iterator that removes indices from the set. It begins at `cursor`, wraps around,
+    /// and ends just before `cursor`.
     ///
-    /// Dropping it puts back what it has not returned; see [`Drain::has_more`]. It is meant for one
-    /// drain at a time. Several at once lose nothing, but each sees only part of the marks.
+    /// Dropping it puts back the marks that it has not returned; see [`Drain::has_more`]. It is
+    /// meant for one drain at a time. Several drains at once lose no marks, but each gets only some
+    /// of them.
     pub fn drain<'a>(&'a self, cursor: &'a mut Cursor) -> Drain<'a> {
         let start = Place::of(cursor.next);
         let top = take_bits(&self.top, 0).taken;
@@ -324,13 +331,13 @@ impl MarkSet {
 /// Removes marked indices from a [`MarkSet`]; created by [`MarkSet::drain`].
 ///
 /// Its fields hold the bits that it has taken out of the set but not processed, one word per level.
-/// In the first pass it takes only bits at or after the start; it takes the others after wrapping
-/// around.
+/// In the first pass, it takes only bits at or after the start; it takes the other bits after it
+/// has wrapped around.
 #[derive(Debug)]
 pub struct Drain<'a> {
     set: &'a MarkSet,
     cursor: &'a mut Cursor,
-    /// The start; `None` after wrapping around.
+    /// The start; `None` after the drain has wrapped around.
     start: Option<Place>,
     /// The location that the fields below refer to: `word` belongs to a word of a chunk of a group.
     place: Place,
@@ -373,7 +380,8 @@ impl<'a> Drain<'a> {
         self.word | self.summary | self.root | self.top | self.top_around != 0
     }
 
-    /// Moves to the next word, chunk or group that may hold marks; returns false if there is none.
+    /// Moves to the next word, chunk or group that may contain marks; returns false if there is
+    /// none.
     fn descend(&mut self) -> bool {
         if let Some(word) = take_lowest(&mut self.summary) {
             self.place.word = word;
@@ -434,7 +442,7 @@ impl<'a> Drain<'a> {
         }
     }
 
-    /// Puts back the bit of this chunk, which still holds marks before the start.
+    /// Puts back the bit of this chunk, which still contains marks before the start.
     fn come_back_to_chunk(&mut self) {
         put_bits(&self.set.roots[self.place.group], 1 << self.place.chunk);
         self.come_back_to_group();
@@ -451,7 +459,8 @@ impl<'a> Drain<'a> {
 }
 
 impl Drop for Drain<'_> {
-    /// Puts back what was taken and not returned: marks first, then the bits that lead to them.
+    /// Puts back everything that was taken and not returned: marks first, then the bits that refer
+    /// to them.
     fn drop(&mut self) {
         let Place {
             group,
@@ -483,11 +492,11 @@ impl Drop for Drain<'_> {
 /// The bits taken out of a word.
 struct Bits {
     taken: u64,
-    /// True if bits before the first requested one remain in the word.
+    /// True if bits before the first requested bit remain in the word.
     is_left: bool,
 }
 
-/// Takes the bits from `first` on out of a word.
+/// Removes the bits from `first` on from a word.
 ///
 /// SYNC POINT, pairs with `set_bit` in both directions. Acquire: what lies below the bits taken is
 /// there, and so is what the markers did before they marked. Release: a marker that finds the word
@@ -506,7 +515,7 @@ fn take_bits(word: &AtomicU64, first: usize) -> Bits {
     }
 }
 
-/// Sets bits for marks that have been reported before, so no wake-up is due.
+/// Sets bits for marks that were reported before, so that no wake-up is necessary.
 #[inline]
 fn put_bits(word: &AtomicU64, bits: u64) {
     word.fetch_or(bits, Ordering::SeqCst);

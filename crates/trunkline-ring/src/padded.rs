@@ -1,11 +1,12 @@
-//! A value alone on its cache lines.
+//! A value on separate cache lines.
 
 use std::ops::Deref;
 
-/// Keeps `T` on cache lines of its own, so that two threads that write neighbouring values do not
+/// Places `T` on separate cache lines, so that two threads which write neighbouring values do not
 /// contend for one line.
 ///
-/// 128 bytes and not 64, because x86-64 fetches lines in pairs and some Arm cores have such lines.
+/// The alignment is 128 bytes rather than 64, because x86-64 fetches lines in pairs and some Arm
+/// cores have lines of 128 bytes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

@@ -3,8 +3,8 @@
 /// Converts between positions and slots of a ring.
 ///
 /// A position is `lap << shift | index`, where the index has just enough bits for the capacity.
-/// Positions only grow, and a `u64` does not run out. Neither advancing by a few slots nor finding
-/// a slot needs a division, whatever the capacity.
+/// Positions only grow, and a `u64` never overflows in practice. Neither advancing by a few slots
+/// nor finding a slot needs a division, for any capacity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Track {
     capacity: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// The track of a ring of `capacity` slots.
+    /// Creates the track of a ring of `capacity` slots.
     ///
     /// # Panics
     ///
@@ -37,13 +37,13 @@ impl Track {
         (position & self.index_mask) as usize
     }
 
-    /// Number of complete laps before a position.
+    /// Returns the number of complete laps before a position.
     #[inline]
     pub(crate) fn lap(self, position: u64) -> u64 {
         position >> self.shift
     }
 
-    /// Returns the position `steps` further on; `steps` is at most the capacity.
+    /// Returns the position `steps` slots after `position`; `steps` is at most the capacity.
     #[inline]
     pub(crate) fn advance(self, position: u64, steps: usize) -> u64 {
         let index = (position & self.index_mask) + steps as u64;
@@ -54,13 +54,13 @@ impl Track {
         }
     }
 
-    /// Number of slots from `from` up to `to`; 0 if `to` is behind.
+    /// Returns the number of slots from `from` up to `to`; 0 if `to` is before `from`.
     #[inline]
     pub(crate) fn distance(self, from: u64, to: u64) -> u64 {
         self.ordinal(to).saturating_sub(self.ordinal(from))
     }
 
-    /// Number of slots from the beginning up to a position.
+    /// Returns the number of slots from the beginning up to a position.
     #[inline]
     fn ordinal(self, position: u64) -> u64 {
         self.lap(position) * self.capacity + (position & self.index_mask)

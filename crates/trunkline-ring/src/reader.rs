@@ -1,4 +1,4 @@
-//! A reader that keeps its last reading.
+//! A reader that stores its last reading.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use crate::last_value::{LastValue, Snapshot};
 /// A cell whose last complete value can be read as words: [`LastValue`], [`RtCell`](crate::RtCell).
 pub trait WordCell: sealed::Sealed {
     fn words(&self) -> usize;
-    /// Number of the last complete write; 0 before the first.
+    /// Returns the number of the last complete write; 0 before the first.
     fn count(&self) -> u64;
     fn read(&self, out: &mut [u64]) -> Snapshot;
 }
@@ -36,15 +36,15 @@ impl WordCell for LastValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading<'a> {
     pub words: &'a [u64],
-    /// Number of the write that made it; 0 when nothing has been written yet.
+    /// Number of the write that was read; 0 if nothing has been written yet.
     pub count: u64,
     /// True if a newer value exists but could not be read, because writers overtook the reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. This is then the reader's previous
-    /// reading.
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. In that case, this is the reader's
+    /// previous reading.
     pub stale_read: bool,
 }
 
-/// Reads one cell and keeps the last reading, so that it always has a complete value to return.
+/// Reads one cell and stores the last reading, so that it can always return a complete value.
 ///
 /// `C` points to the cell: `&LastValue`, `Arc<RtCell>` and so on. Each reader belongs to one
 /// thread.
@@ -52,12 +52,12 @@ pub struct Reading<'a> {
 /// # Real-time
 ///
 /// Only [`new`](Self::new) allocates. [`read`](Self::read) is wait-free, makes no system call, and
-/// copies only if the cell has been written since.
+/// copies only if the cell has been written since the last reading.
 #[derive(Debug)]
 pub struct Reader<C> {
     cell: C,
     kept: Box<[u64]>,
-    /// Number of the write that `kept` is a copy of.
+    /// Number of the write of which `kept` is a copy.
     count: u64,
     /// Target of the copy; swapped with `kept` once the copy is known to be complete.
     copy: Box<[u64]>,
@@ -68,7 +68,7 @@ where
     C: Deref,
     C::Target: WordCell,
 {
-    /// Creates a reader of `cell`. Until its first complete reading it returns words of zero,
+    /// Creates a reader of `cell`. Until its first complete reading, it returns zero words with the
     /// number 0.
     pub fn new(cell: C) -> Self {
         let width = cell.words();
@@ -82,8 +82,8 @@ where
         reader
     }
 
-    /// Returns the last complete value, or the previous reading, marked as stale, if writers kept
-    /// overtaking.
+    /// Returns the last complete value. If writers overtook every attempt, returns the previous
+    /// reading, marked as stale.
     #[inline]
     pub fn read(&mut self) -> Reading<'_> {
         let is_current = self.cell.count() == self.count || self.refresh();

@@ -7,12 +7,13 @@ use crate::reader::sealed::Sealed;
 
 /// The single-element FIFO of a variable, in words.
 ///
-/// Any thread writes, any thread reads, none takes a lock. Every reader gets the newest complete
-/// value until a newer one is complete. Nothing overflows or underflows.
+/// Any thread may write and any thread may read, without a lock. Every reader gets the newest
+/// complete value. Neither an overflow nor an underflow is possible.
 ///
-/// Writes are numbered when they are claimed, 1, 2, 3 and on without a gap, and the newest claimed
-/// write wins: one that was interrupted and ends late never replaces a newer value. It still
-/// counts, so the numbers of two snapshots give the number of writes between them.
+/// Writes are numbered consecutively from 1 when they are claimed, and the newest claimed write
+/// wins: a write that was interrupted and ends late never replaces a newer value. Such a write is
+/// still counted, so the difference between the numbers of two snapshots is the number of writes
+/// between them.
 ///
 /// # Progress
 ///
@@ -20,10 +21,10 @@ use crate::reader::sealed::Sealed;
 ///   one unless two or more newer writes complete during the copy. It never waits for a writer.
 /// - A write is lock-free: it repeats its claim only if another writer's claim came first, and
 ///   after the claim it takes a bounded number of steps. It never waits for a reader.
-/// - With four slots, three writers can be in the middle of a write, running or not. A fourth one
-///   at the same instant searches for a slot for some microseconds and then returns [`CellBusy`],
-///   having written nothing and taken no number. With up to three writing threads that cannot
-///   happen.
+/// - With four slots, three writers can be in the middle of a write, running or not. A fourth
+///   writer at the same instant searches for a slot for a few microseconds and then returns
+///   [`CellBusy`], without having written anything or taken a number. This cannot happen with up to
+///   three writing threads.
 ///
 /// # Real-time
 ///
@@ -46,7 +47,7 @@ pub struct RtCell {
 }
 
 impl RtCell {
-    /// Number of values that the cell has memory for.
+    /// Number of values for which the cell has memory.
     pub const SLOTS: usize = SLOTS;
 
     /// Creates a cell for values of `words` words, all zero until the first write.
@@ -61,7 +62,7 @@ impl RtCell {
         self.cell.width()
     }
 
-    /// Number of the newest complete write; 0 before the first.
+    /// Returns the number of the newest complete write; 0 before the first.
     #[inline]
     pub fn count(&self) -> u64 {
         self.cell.count()
@@ -72,18 +73,18 @@ impl RtCell {
     ///
     /// # Errors
     ///
-    /// [`CellBusy`] if three other writers are in the middle of a write and stay there.
+    /// [`CellBusy`] if three other writers are in the middle of a write and do not finish in time.
     #[inline]
     #[track_caller]
     pub fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
         self.write_parts(words, &[])
     }
 
-    /// [`write`](Self::write) of a value in two parts.
+    /// Like [`write`](Self::write), for a value in two parts.
     ///
     /// # Errors
     ///
-    /// As for `write`.
+    /// Same as for `write`.
     #[inline]
     #[track_caller]
     pub fn write_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, CellBusy> {
@@ -93,7 +94,7 @@ impl RtCell {
     /// Copies the newest complete value into `out`.
     ///
     /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
-    /// [`Reader`](crate::Reader) keeps the previous ones for that case.
+    /// [`Reader`](crate::Reader) returns its previous reading in that case.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {

@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-/// A fixed array of `T` that hands out no references, only copies in and out.
+/// A fixed array of `T` that gives out no references, but copies values in and out.
 ///
-/// It does not know which thread owns a cell. The surrounding ring does, from its sequence stamps
-/// or indices. Hence every access is `unsafe`.
+/// It does not know which thread owns a cell; the ring that uses it does, from its sequence stamps
+/// or indices. Every access is therefore `unsafe`.
 pub(crate) struct Slab<T> {
     #[cfg(not(loom))]
     cells: Box<[std::cell::UnsafeCell<MaybeUninit<T>>]>,
@@ -26,9 +26,9 @@ impl<T: Copy> Slab<T> {
 
 #[cfg(not(loom))]
 impl<T: Copy> Slab<T> {
-    /// Allocates `len` cells and touches each page, so that no later access pays for it.
+    /// Allocates `len` cells and touches each page, so that no later access causes a page fault.
     pub(crate) fn new(len: usize) -> Self {
-        /// No page of a supported system is smaller.
+        /// Minimum page size of all supported systems.
         const PAGE_BYTES_MIN: usize = 4096;
 
         let mut cells: Box<[_]> = (0..len)
@@ -44,7 +44,7 @@ impl<T: Copy> Slab<T> {
         Self { cells }
     }
 
-    /// A pointer to the first cell.
+    /// Returns a pointer to the first cell.
     pub(crate) fn start(&self) -> std::ptr::NonNull<T> {
         // SAFETY: no slice begins at null.
         unsafe { std::ptr::NonNull::new_unchecked(self.cells.as_ptr().cast_mut().cast()) }

@@ -1,8 +1,8 @@
-//! The slots of a ring of elements: stamps and values, laid out so that both travel together.
+//! The slots of a ring of elements: stamps and values, in a layout in which both are on the same
+//! cache line.
 //!
 //! The cost of a ring between two processors is the transfer of cache lines from one to the other.
-//! A slot's stamp therefore lies on the line of its value, and it is one byte. Slots come in
-//! groups:
+//! A slot's stamp is therefore one byte, and is on the same line as its value. Slots form groups:
 //!
 //! ```text
 //! small elements, here of 8 bytes: several to a line      large elements: one to a group of lines
@@ -11,12 +11,12 @@
 //! +--------+----+----+----+----+----+----+----+           +-------+----------------------------+
 //! ```
 //!
-//! Seven doubles and their stamps are one line; with a stamp word for each double they would be
-//! two. A wide element shares no line with the next, so that writing one does not disturb reading
-//! the other. An element of 512 bytes or more does not share a line with its stamp either.
+//! Seven doubles and their stamps fit into one line; with a stamp word for each double, they would
+//! take two. A wide element shares no line with the next element, so that writing one does not slow
+//! down reading the other. An element of 512 bytes or more does not share a line with its stamp
+//! either.
 //!
-//! Under loom the same interface is built on loom's cells, one by one, so that loom sees every
-//! access.
+//! Under loom, the same interface uses individual loom cells, so that loom sees every access.
 
 #[cfg(not(loom))]
 mod lines;

@@ -1,21 +1,24 @@
 //! The protocol of the multi-element FIFO: a bounded ring with a sequence stamp per slot.
 //!
-//! The scheme is Dmitry Vyukov's. `tail` is the position of the next push, `head` that of the next
-//! pop. A slot's stamp gives the turn to one side in a certain lap: even, `2 * lap`, to the pusher;
-//! odd, `2 * lap + 1`, to the popper. A thread that finds its stamp claims the position by a
-//! compare-and-set of `tail` or `head`. It then has exclusive access to the element until it stores
-//! the next stamp, so it copies the element with ordinary, non-atomic accesses.
+//! The algorithm is Dmitry Vyukov's. `tail` is the position of the next push, and `head` the
+//! position of the next pop. A slot's stamp determines which side may use the slot in a certain
+//! lap: the even stamp `2 * lap` gives it to the pusher, the odd stamp `2 * lap + 1` to the popper.
+//! A thread that finds the stamp of its side claims the position with a compare-and-set of `tail`
+//! or `head`. It then has exclusive access to the element until it stores the next stamp, so it
+//! copies the element with ordinary, non-atomic accesses.
 //!
 //! No operation waits. A push that does not find its stamp reports that the ring is full, and a pop
-//! that it is empty, even if another thread has claimed the slot and is about to store the stamp.
+//! that does not find its stamp reports that the ring is empty, even if another thread has claimed
+//! the slot and is about to store the stamp.
 //!
 //! # Why eight bits of stamp are enough
 //!
-//! A stamp is compared for equality with that of a position just loaded from `tail` or `head`, and
-//! the claim succeeds only if `tail` or `head` still has that position. At that moment the slot's
-//! stamp is the expected one or the one before. An older one, which could look the same after 128
-//! laps, cannot be loaded: the position is loaded with acquire and stored with release, and the
-//! thread that moved `tail` or `head` to this lap had loaded the stamp of the lap before.
+//! A stamp is compared for equality with the stamp expected for a position just loaded from `tail`
+//! or `head`, and the claim succeeds only if `tail` or `head` still has that position. At that
+//! moment, the slot's stamp is the expected one or the one before it. An older stamp, which could
+//! have the same value after 128 laps, cannot be loaded: the position is loaded with acquire and
+//! stored with release, and the thread that moved `tail` or `head` to this lap had loaded the stamp
+//! of the lap before.
 
 use crate::padded::Padded;
 use crate::position::Track;
@@ -28,7 +31,8 @@ const OVERWRITE_ATTEMPTS_MAX: u32 = if cfg!(loom) { 2 } else { 16 };
 /// The FIFO has no room; nothing was written.
 ///
 /// The readers have not kept up with the writers, or a reader is copying out the element in the
-/// next slot. Try again in the next cycle, give the FIFO more elements, or overwrite the oldest.
+/// next slot. Try again in the next cycle, create the FIFO with more elements, or overwrite the
+/// oldest elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -45,8 +49,8 @@ impl std::error::Error for Full {}
 
 /// The FIFO has nothing to read.
 ///
-/// Nothing was written since the last read, or a writer is copying in the next element. Read again
-/// in the next cycle.
+/// Nothing was written since the last read, or a writer is still copying the next element into the
+/// FIFO. Read again in the next cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Empty;
 
@@ -64,7 +68,8 @@ impl std::error::Error for Empty {}
 pub struct Overflow {
     /// True if the new element is in the FIFO.
     pub stored: bool,
-    /// Number of elements lost: the oldest ones removed, and the new one if it was not stored.
+    /// Number of lost elements: the removed oldest elements, and the new element if it was not
+    /// stored.
     pub dropped: u64,
 }
 
@@ -87,8 +92,8 @@ enum Turn {
 }
 
 impl Turn {
-    /// The stamp of a slot that this side may use in a lap. The next number gives the slot to the
-    /// other side. Truncated on purpose: see the module documentation.
+    /// Returns the stamp of a slot that this side may use in a lap. The next number gives the slot
+    /// to the other side. The stamp is truncated intentionally: see the module documentation.
     #[inline]
     fn stamp(self, lap: u64) -> u8 {
         match self {
@@ -160,17 +165,18 @@ impl SlotRing {
         self.memory.width()
     }
 
-    /// Number of elements at some moment during the call, including those being written or read.
+    /// Returns the number of elements at some moment during the call, including elements that are
+    /// being written or read.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // Load `head` first: it cannot pass the `tail` loaded after it. `tail` may meanwhile move
-        // by more than the capacity, hence the limit.
+        // Load `head` first: it cannot pass the `tail` that is loaded after it. In the meantime,
+        // `tail` may move by more than the capacity, hence the limit.
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
         (self.track.distance(head, tail) as usize).min(self.capacity())
     }
 
-    /// Number of elements lost to overwriting pushes.
+    /// Returns the number of elements lost to overwriting pushes.
     #[inline]
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -203,12 +209,12 @@ impl SlotRing {
         Ok(())
     }
 
-    /// Pops an element without a copy: `take` gets it in its slot, which no other thread accesses
-    /// until `take` returns.
+    /// Pops an element without copying it: `take` gets it in its slot, which no other thread
+    /// accesses until `take` returns.
     #[inline]
     pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
         let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
-        // On drop, so that the slot is not lost if `take` panics.
+        // Releases the slot on drop, so that the slot is not lost if `take` panics.
         let _release = ReleaseOnDrop {
             memory: &self.memory,
             slot: &slot,
@@ -219,8 +225,8 @@ impl SlotRing {
         Ok(unsafe { self.memory.with(slot.spot, take) })
     }
 
-    /// Pushes an element given in two parts, dropping the oldest ones while there is no room. Also
-    /// returns its position; a refused element gets the position of the next push.
+    /// Pushes an element given in two parts, and drops the oldest elements while there is no room.
+    /// Also returns its position; a refused element gets the position of the next push.
     #[inline]
     pub(crate) fn push_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
         match self.try_push_parts(first, rest) {
@@ -258,10 +264,10 @@ impl SlotRing {
         (outcome, position)
     }
 
-    /// Removes the oldest element if its slot is the one that the next push needs.
+    /// Removes the oldest element if the next push needs its slot.
     ///
-    /// Otherwise the ring has room, or a reader is still copying out of the slot that is needed;
-    /// dropping other elements would lose them for nothing.
+    /// Otherwise, the ring has room, or a reader is still copying out of the needed slot; dropping
+    /// other elements would not free it.
     #[inline]
     fn drop_oldest(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
@@ -288,9 +294,9 @@ impl SlotRing {
         let mut position = end.load(Ordering::Acquire);
         loop {
             let Some((claimed, next)) = self.ready(position, turn) else {
-                // If another thread has claimed this position meanwhile, it may have stored the
-                // next stamp already. Then the next position determines whether there is room. The
-                // stamp was loaded with acquire, so a claim before it is visible here.
+                // If another thread has claimed this position in the meantime, it may already have
+                // stored the next stamp. Then the next position determines whether there is room.
+                // The stamp was loaded with acquire, so a claim before it is visible here.
                 let now = end.load(Ordering::Acquire);
                 if now == position {
                     return None;

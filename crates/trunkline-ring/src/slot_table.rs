@@ -1,29 +1,32 @@
-//! Shared values by number that come and go while readers follow them without a lock.
+//! Numbered slots for shared values, which may be replaced while readers access them without a
+//! lock.
 //!
 //! ```text
 //! reader                              remover
-//! announce the epoch                  take the pointer out of the slot
-//! load pointers, use what they        retire the value, stamped with the epoch; next epoch
-//!   point to                          drop what is stamped before every announced epoch
+//! announce the epoch                  remove the pointer from the slot
+//! load pointers, use the              retire the value, stamped with the epoch; next epoch
+//!   values                            drop values stamped before every announced epoch
 //! announce nothing
 //! ```
 //!
-//! A reader writes one word of its own at the beginning and one at the end, for any number of slots
-//! that it follows in between, so readers do not contend for cache lines. A removed value stays in
-//! memory until every reader that began before the removal has ended. This is epoch-based
+//! A reader writes its own word once at the beginning and once at the end, for any number of slots
+//! that it accesses in between, so readers do not contend for cache lines. A removed value remains
+//! in memory until every reading that began before the removal has ended. This is epoch-based
 //! reclamation (K. Fraser, "Practical lock-freedom", 2004, section 5.2.3), except that a reader
-//! drops nothing while it reads: removers drop values, and readers do when they have ended.
+//! drops nothing while it reads: values are dropped by removers, and by readers after they have
+//! ended.
 //!
 //! Four accesses are sequentially consistent: a reader announces an epoch, then loads a pointer; a
-//! remover takes the pointer out, then loads the announced epochs. So a remover that does not see
-//! an announcement has taken the pointer out before that reader loads it.
+//! remover removes the pointer, then loads the announced epochs. A remover that does not see an
+//! announcement has therefore removed the pointer before that reader loads it.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
-// The values use std's `Arc`: loom detects by their contents if they are freed too early.
+// The values use std's `Arc`. With the contents of the values, loom detects if they are freed too
+// early.
 use std::sync::Arc as Shared;
 
 use crate::padded::Padded;
@@ -38,7 +41,7 @@ const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 /// The word of a reader that is not reading.
 const NOTHING: u64 = 0;
 
-/// Maximum number of values that one [`SlotTable::reclaim`], or the end of one reading, drops.
+/// Maximum number of values dropped by one [`SlotTable::reclaim`] or the end of one reading.
 const RECLAIMED_MAX: usize = 64;
 
 /// Slots for shared values. A clone refers to the same slots.
@@ -46,7 +49,7 @@ pub struct SlotTable<T>(Arc<Table<T>>);
 
 struct Table<T> {
     chunks: Box<[OnceLock<Chunk<T>>]>,
-    /// Current epoch: above [`NOTHING`], incremented by each removal.
+    /// Current epoch: greater than [`NOTHING`], incremented by each removal.
     epoch: AtomicU64,
     readers: Mutex<Vec<Arc<Padded<AtomicU64>>>>,
     /// Removed values with the epoch of their removal, in ascending order.
@@ -62,7 +65,7 @@ struct Slot<T> {
     has: PhantomData<Shared<T>>,
     /// A reference owned by the slot, from [`Shared::into_raw`]; null in an empty slot.
     value: AtomicPtr<T>,
-    /// Held to change the slot or to count a reference.
+    /// Held while the slot is changed or a reference is counted.
     lock: Mutex<()>,
 }
 
@@ -113,7 +116,8 @@ impl<T> Lent<'_, T> {
 }
 
 impl<T> SlotTable<T> {
-    /// Creates at least `slots` empty slots. Their memory is allocated when they are filled.
+    /// Creates a table of at least `slots` empty slots. Their memory is allocated when they are
+    /// filled.
     pub fn new(slots: usize) -> Self {
         Self(Arc::new(Table {
             chunks: (0..slots.div_ceil(CHUNK))
@@ -132,8 +136,8 @@ impl<T> SlotTable<T> {
         self.with(slot, |value| value.map(Shared::clone))
     }
 
-    /// Calls `look` with the content of the slot, under the slot's lock: meanwhile no other thread
-    /// removes the value or counts a reference to it here. `look` must not use the table.
+    /// Calls `look` with the content of the slot, under the slot's lock. During the call, no other
+    /// thread removes the value or counts a reference to it here. `look` must not use the table.
     #[inline]
     pub fn with<R>(&self, slot: usize, look: impl FnOnce(Option<&Shared<T>>) -> R) -> R {
         let Some(slot) = self.0.slot(slot) else {
@@ -163,10 +167,10 @@ impl<T> SlotTable<T> {
     }
 
     /// Empties a slot if `is_it` returns true for its value, under the same rules as
-    /// [`SlotTable::with`]. Returns true if it did.
+    /// [`SlotTable::with`]. Returns true if the slot was emptied.
     ///
-    /// [`SlotTable::reclaim`] drops the value, or the last reader that may follow it does when it
-    /// ends.
+    /// The value is dropped by [`SlotTable::reclaim`], or at the end of the last reading that may
+    /// access it.
     pub fn remove_if(&self, slot: usize, is_it: impl FnOnce(&Shared<T>) -> bool) -> bool {
         let Some(slot) = self.0.slot(slot) else {
             return false;
@@ -181,8 +185,8 @@ impl<T> SlotTable<T> {
         true
     }
 
-    /// Drops up to 64 removed values that no reader can follow any more. Returns true if there may
-    /// be more. The values' own code runs, so the caller must not hold a lock that it may take.
+    /// Drops up to 64 removed values that no reader can access any more. Returns true if there may
+    /// be more. The values' destructors run, so the caller must not hold a lock that they may take.
     pub fn reclaim(&self) -> bool {
         self.0.reclaim()
     }
@@ -204,7 +208,7 @@ impl<T> Table<T> {
         self.chunks.get(slot / CHUNK)?.get()?.get(slot % CHUNK)
     }
 
-    /// Keeps the reference of a slot until no reader can follow it.
+    /// Keeps the reference of a slot until no reader can access it.
     fn retire(&self, value: *mut T) {
         if value.is_null() {
             return;
@@ -238,7 +242,7 @@ impl<T> Table<T> {
         self.has_retired
             .store(!retired.is_empty(), Ordering::Relaxed);
         drop(retired);
-        // Drop outside the lock: dropping a value may remove others.
+        // Drop the values outside the lock, because dropping a value may remove others.
         drop(free);
         count > RECLAIMED_MAX
     }
@@ -256,15 +260,15 @@ impl<T> fmt::Debug for SlotTable<T> {
     }
 }
 
-/// A handle that lets one thread follow slots without a lock. It keeps the table alive.
+/// A handle with which one thread accesses slots without a lock. It keeps the table alive.
 pub struct SlotReader<T> {
     table: Arc<Table<T>>,
     word: Arc<Padded<AtomicU64>>,
 }
 
 impl<T> SlotReader<T> {
-    /// Begins a reading. Values removed from now on stay in memory until the result is dropped, so
-    /// drop it soon.
+    /// Begins a reading. Values removed from now on remain in memory until the result is dropped,
+    /// so drop it soon.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, T> {
         let epoch = self.table.epoch.load(Ordering::Acquire);
@@ -287,8 +291,8 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// A reading: access to the values of a table. Dropping it may drop values removed meanwhile, so
-/// the caller must not hold a lock that their code may take.
+/// A reading: access to the values of a table. Dropping it may drop values that were removed in the
+/// meantime, so the caller must not hold a lock that their destructors may take.
 pub struct Pinned<'r, T> {
     reader: &'r mut SlotReader<T>,
 }
@@ -310,7 +314,7 @@ impl<T> Drop for Pinned<'_, T> {
     fn drop(&mut self) {
         let reader = &self.reader;
         reader.word.store(NOTHING, Ordering::Release);
-        // This may miss a value that is being retired at this moment; then the next reader that
+        // This may miss a value that is just being retired. In that case, the next reader that
         // ends, or the next remover, finds it.
         if reader.table.has_retired.load(Ordering::Relaxed) {
             let _has_more = reader.table.reclaim();

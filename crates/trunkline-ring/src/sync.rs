@@ -1,6 +1,7 @@
 //! The source of this crate's atomics: the standard library, or loom under `--cfg loom`.
 //!
-//! Nothing else in the crate names either, so loom explores the same code that runs in production.
+//! No other part of the crate refers to either, so loom explores the same code that runs in
+//! production.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
@@ -27,8 +28,8 @@ pub(crate) use loom::cell::UnsafeCell as TracedCell;
 // loom has no `OnceLock`; its models initialise before they start threads.
 pub(crate) use std::sync::{OnceLock, PoisonError, atomic::Ordering};
 
-/// Orders two sequentially consistent accesses. It does nothing except under loom, which treats
-/// such accesses as weaker ones and needs a fence to put them in one order.
+/// Orders two sequentially consistent accesses. It has an effect only under loom, which treats such
+/// accesses as weaker ones and needs a fence to establish a total order.
 #[inline(always)]
 pub(crate) fn total_order() {
     #[cfg(loom)]
@@ -38,8 +39,8 @@ pub(crate) fn total_order() {
 /// Allocates `count` atomic words of zero and touches every one of them.
 ///
 /// The stores are necessary: a zeroed allocation may consist of pages that do not exist yet, and
-/// the first access to each would cause a page fault. With the faults taken here, the first access
-/// of a real-time thread costs the same as later ones.
+/// the first access to each would cause a page fault. Because the faults occur here, the first
+/// access of a real-time thread costs the same as later ones.
 pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
     let words: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     for word in &words {

@@ -1,17 +1,17 @@
 //! A table of last values in memory that other programs may have mapped read-only.
 //!
 //! ```text
-//! slot 0      which layout this is, and whether the table is still written to
-//! slot n      word 0       number of the last complete store, the generation of the slot, what was
-//!                          stored, length of its value
+//! slot 0      the layout, and a flag that is set while the table is written to
+//! slot n      word 0       number of the last complete store, the generation of the slot, the kind
+//!                          of entry, length of its value
 //!             words 1-7    store of an even number: sequence, source and engine timestamp,
 //!                          quality and writer, value
 //!             words 8-14   store of an odd number
 //! ```
 //!
-//! The protocol is that of [`LastValue`](crate::LastValue): store number *n* fills one half of the
-//! slot while readers copy store *n* - 1 out of the other. A reader therefore never waits for a
-//! writer, even one that was killed in the middle of a store.
+//! The protocol is the same as for [`LastValue`](crate::LastValue): store number *n* fills one half
+//! of the slot while readers copy store *n* - 1 out of the other. A reader therefore never waits
+//! for a writer, even one that was killed in the middle of a store.
 
 #[cfg(not(loom))]
 use std::any::Any;
@@ -21,17 +21,18 @@ use std::ptr::NonNull;
 use crate::last_value::{READ_ATTEMPTS_MAX, copy_in, copy_out};
 use crate::sync::{Arc, AtomicU64, Ordering, fence};
 
-/// Bytes of a slot: two cache lines, so that a store seldom takes the line that readers copy.
+/// Number of bytes of a slot: two cache lines, so that a store rarely writes to the line that
+/// readers copy.
 pub const TABLE_SLOT_BYTES: usize = 128;
 
 /// Length of the longest value that a table holds, in bytes.
 pub const TABLE_VALUE_BYTES: usize = 24;
 
-/// Highest generation of a slot. The generation tells the successive users of a slot apart.
+/// Highest generation of a slot. The generation distinguishes the successive users of a slot.
 pub const TABLE_GENERATION_MAX: u16 = (1 << 11) - 1;
 
 const SLOT_WORDS: usize = TABLE_SLOT_BYTES / 8;
-/// Words of one half: sequence, two timestamps, quality and writer, value.
+/// Number of words of one half: sequence, two timestamps, quality and writer, value.
 const HALF_WORDS: usize = 4 + TABLE_VALUE_BYTES / 8;
 
 /// Identifies the layout and its version. A table with another value is not read.
@@ -52,7 +53,7 @@ const STATE_VALUE: u64 = 1;
 const STATE_ELSEWHERE: u64 = 2;
 const STATE_GONE: u64 = 3;
 
-/// One slot. All zero is a slot that nothing was stored into.
+/// One slot. A slot of zeros is a slot into which nothing was stored.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct TableSlot {
@@ -84,9 +85,10 @@ pub struct TableValue {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEntry {
     Value(TableValue),
-    /// There is a value, but not in the table: it is too long, or not visible to all readers.
+    /// There is a value, but it is not in the table, because it is too long or not visible to all
+    /// readers.
     Elsewhere,
-    /// There will be no value any more.
+    /// There will be no further value.
     Gone,
 }
 
@@ -112,15 +114,15 @@ unsafe impl Send for Slots {}
 #[cfg(not(loom))]
 unsafe impl Sync for Slots {}
 
-/// The writer of a table. Any thread may store. Callers ensure that at most one at a time
-/// stores into the same slot.
+/// The writer of a table. Any thread may store. Callers must ensure that at most one thread at a
+/// time stores into the same slot.
 ///
 /// # Progress
 /// Every operation is wait-free.
 pub struct TableWriter(TableMemory);
 
-/// The reader of a table. The memory is not trusted: what is read may be wrong, but no content
-/// makes a read fail.
+/// The reader of a table. The memory is not trusted: the values read may be wrong, but no content
+/// causes undefined behaviour or a panic.
 ///
 /// # Progress
 /// Every operation is wait-free.
@@ -206,7 +208,7 @@ pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
     #[cfg(not(loom))]
     let memory = || {
         TableMemory(Slots {
-            // A pointer to all slots, not only to the first.
+            // The pointer is valid for all slots, not only for the first.
             start: NonNull::from(owner.as_slice()).cast(),
             len: slots,
             _owner: owner.clone(),
@@ -219,7 +221,7 @@ pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
 }
 
 impl TableWriter {
-    /// One past the highest index that can be stored into; the lowest is 1.
+    /// Returns the highest index that can be stored into, plus one; the lowest index is 1.
     pub fn end(&self) -> usize {
         self.0.0.len()
     }
@@ -252,8 +254,7 @@ impl TableWriter {
         slot.words[0].store(word, Ordering::Release);
     }
 
-    /// Marks the table as no longer written to, so that readers do not take its values for current
-    /// ones.
+    /// Marks the table as no longer written to, so that readers do not treat its values as current.
     pub fn finish(&self) {
         if let Some(first) = self.0.slot(0) {
             first.words[1].store(ENDED, Ordering::Release);
@@ -262,7 +263,7 @@ impl TableWriter {
 }
 
 impl TableReader {
-    /// One past the highest index.
+    /// Returns the highest index plus one.
     pub fn end(&self) -> usize {
         self.0.0.len()
     }
@@ -276,12 +277,12 @@ impl TableReader {
 
     /// Returns the entry at `index` while the table is [current](Self::is_current). Returns `None`
     /// if nothing of this generation is stored there, the table has ended, or stores overtook this
-    /// reader [`READ_ATTEMPTS_MAX`] times. The caller then gets the value from elsewhere.
+    /// reader [`READ_ATTEMPTS_MAX`] times. The caller must then get the value by other means.
     #[inline]
     pub fn read(&self, index: usize, generation: u16) -> Option<TableEntry> {
         let slot = self.0.slot(index).filter(|_| index > 0)?;
         let entry = try_read(slot, generation).or_else(|| read_again(slot, generation))?;
-        // Check after the copy: a copy from a table that is still current is the latest.
+        // Check after the copy: if the table is still current, the copy is the latest value.
         self.is_current().then_some(entry)
     }
 }

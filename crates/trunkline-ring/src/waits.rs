@@ -1,8 +1,8 @@
-//! Signals between the two ends of a ring that one of them sleeps.
+//! Lets each end of a ring signal to the other that it sleeps.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Number of waits of this end, and number of the other end's waits that it has seen.
+/// Number of waits of this end, and number of waits of the other end that this end has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     own: u64,
@@ -26,8 +26,8 @@ impl Waits {
         self.glance(other)
     }
 
-    /// As [`is_other_waiting`](Self::is_other_waiting) without the fence: an end that begins to
-    /// wait at this very moment may be missed.
+    /// Like [`is_other_waiting`](Self::is_other_waiting), but without the fence: it may miss an end
+    /// that begins to wait at the same moment.
     #[inline]
     pub(crate) fn glance(&mut self, other: &AtomicU64) -> bool {
         std::mem::replace(&mut self.other_seen, other.load(Ordering::Relaxed)) != self.other_seen

@@ -1,9 +1,10 @@
-//! 64-bit numbers whose slices are slices of words in memory.
+//! 64-bit numbers whose slices have the same memory layout as slices of words.
 
 use crate::words::Word;
 
-/// A [`Word`] of 64 bits, whose bits are those of the word. A slice of such values *is* a slice of
-/// words, so a block of them enters and leaves a FIFO without conversion.
+/// A [`Word`] of 64 bits that has the same bits as its word. A slice of such values has the same
+/// memory layout as a slice of words, so a block of them is pushed to and popped from a FIFO
+/// without conversion.
 ///
 /// ```
 /// use trunkline_ring::WholeWord;

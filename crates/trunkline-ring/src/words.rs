@@ -1,12 +1,12 @@
 //! Plain values as 64-bit words, without allocation.
 //!
-//! A cell's reader copies while a writer may be overwriting, so a cell stores atomic words and not
-//! values; these traits convert values to words. A FIFO's element belongs to one thread at a time
-//! and needs no conversion.
+//! A cell's reader copies while a writer may be overwriting the cell, so a cell stores atomic words
+//! instead of values; these traits convert values to words. A FIFO's element belongs to one thread
+//! at a time and needs no conversion.
 
 /// A value that fits one word.
 ///
-/// Implement it for a newtype or a field-less enum of your own to use it in a cell:
+/// Implement it for your own newtype or field-less enum to use it in a cell:
 ///
 /// ```
 /// use trunkline_ring::{Word, Words};
@@ -31,8 +31,8 @@ pub trait Word: Copy {
 
     /// Returns the value that a word represents: the inverse of [`to_word`](Self::to_word).
     ///
-    /// Every word represents some value. The word 0 represents the type's default, because that is
-    /// the content of a cell or FIFO before the first write.
+    /// Every word must represent some value. The word 0 represents the type's default, because that
+    /// is the content of a cell or FIFO before the first write.
     #[must_use]
     fn from_word(word: u64) -> Self;
 }
@@ -42,7 +42,8 @@ macro_rules! word_by_cast {
         impl Word for $integer {
             #[inline]
             fn to_word(self) -> u64 {
-                // Widening keeps the sign of signed values; narrowing drops only copies of it.
+                // Widening preserves the sign of signed values; narrowing drops only copies of the
+                // sign bit.
                 self as u64
             }
 

@@ -1,22 +1,22 @@
-//! Output frames other than updates: answers, keep-alives, and the goodbye.
+//! Output frames other than updates: answers, keep-alives and the goodbye.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::frame::split_oversized;
 
-/// An emptied buffer with a larger capacity than this is freed.
+/// An empty buffer with a larger capacity than this is freed.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
-/// Buffers up to this size are joined instead of queued one by one.
+/// Buffers up to this size are joined instead of being queued individually.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 
 /// Frames to send before any update.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// Whole frames, as they are written.
+    /// Whole frames, in the order in which they were written.
     pub(crate) frames: Vec<u8>,
-    /// Bytes that did not fit, already cut into parts. A long answer stays in its buffer, because
-    /// there may be no memory for a copy.
+    /// Bytes that did not fit, already split into parts. A long answer stays in its buffer, because
+    /// there may not be enough memory for a copy.
     waiting: VecDeque<Vec<u8>>,
     /// Total size of `waiting` in bytes.
     waiting_bytes: usize,
@@ -34,8 +34,8 @@ impl Answers {
         self.len() == 0
     }
 
-    /// Moves at most `room` bytes to the end of `out`. Frames longer than `frame_max` are cut into
-    /// parts.
+    /// Moves at most `room` bytes to the end of `out`. Frames longer than `frame_max` are split
+    /// into parts.
     pub(crate) fn send(&mut self, out: &mut Vec<u8>, mut room: usize, frame_max: u32) {
         split_oversized(&mut self.frames, 0, frame_max);
         if self.waiting.is_empty() && self.frames.len() <= room {

@@ -1,9 +1,9 @@
-//! What the requests of a session share, and the queue in which they wait.
+//! The state that the requests of a session share, and the queue in which they wait.
 //!
-//! A request is taken over as a whole, so that the frame's buffer is free for the next one. It is
-//! then carried out in slices, as far as there is room for its answers. So a request that names
-//! 100,000 variables does not disturb other sessions, and a client that does not read its answers
-//! stops only its own requests.
+//! A request is copied as a whole, so that the frame's buffer is free for the next frame. It is
+//! then carried out in slices, while there is room for its answers. A request for 100,000 variables
+//! therefore does not delay other sessions, and a client that does not read its answers stops only
+//! its own requests.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -26,15 +26,15 @@ use crate::window::Window;
 use crate::write_run::{Parked, Unanswered};
 
 /// Maximum number of items in one slice of a search, a watch, a list of forced variables or a
-/// sweep. A page may end before, at about `PAGE_BYTES`.
+/// sweep. A page may end earlier, at about `PAGE_BYTES`.
 pub(crate) const SLICE: usize = 1000;
 /// Maximum number of items of a list request that are handled at a time.
 const ITEMS_AT_A_TIME: usize = 250;
 /// Number of items that cost about as much as the overhead of a request.
 pub(crate) const ITEMS_PER_UNIT: usize = 16;
-/// Work done before the driver looks at its clock, in units of about 10 us.
+/// Amount of work done before the driver checks its clock, in units of about 10 us.
 pub(crate) const UNITS_MAX: usize = 16;
-/// Memory of a waiting request in addition to its lists and texts.
+/// Memory of a waiting request in bytes, in addition to its lists and texts.
 pub(crate) const REQUEST_BYTES: usize = 192;
 
 /// The part of a session that its requests use.
@@ -59,9 +59,9 @@ pub(crate) struct Context {
     /// Number of orders queued here or at the host.
     pub(crate) unanswered_orders: usize,
     pub(crate) parked: Parked,
-    /// The time at which a parked write is tried again at the latest.
+    /// The latest time at which a parked write is tried again.
     pub(crate) parked_until: Option<Tick>,
-    /// Set while the session is a provider.
+    /// The provider, while the session is one.
     pub(crate) provider: Option<ProviderId>,
     pub(crate) window: Window,
     /// The features that both ends have.
@@ -69,24 +69,24 @@ pub(crate) struct Context {
     pub(crate) records: Records,
     /// The next time at which a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
-    /// Set when the sweep must cover all items from here on.
+    /// True if the sweep must cover all items from here on.
     pub(crate) check_all: bool,
-    /// Set when the gathered data must go out with the next output.
+    /// True if the gathered data must be sent with the next output.
     pub(crate) send_gathered: bool,
 }
 
-/// One request, or one frame of a request that arrived in several.
+/// One request, or one frame of a request that arrived in several frames.
 pub(crate) trait Request: Debug + Send {
     /// Carries out the next slice.
     fn run(&mut self, context: &mut Context) -> Progress;
 
-    /// Returns the cost of the next slice, in units. A driver that reads a clock can interrupt a
-    /// session only between two slices.
+    /// Returns the cost of the next slice, in units. A driver can interrupt a session only between
+    /// two slices.
     fn units(&self) -> usize {
         UNITS_MAX
     }
 
-    /// Returns the approximate memory of its lists and texts in bytes.
+    /// Returns the approximate memory of the request's lists and texts in bytes.
     fn bytes(&self) -> usize {
         0
     }
@@ -96,11 +96,11 @@ pub(crate) trait Request: Debug + Send {
     }
 }
 
-/// Decides whether a request may overtake parked writes, and whether it is still carried out when
-/// its client has said goodbye.
+/// The effect of a request. It determines whether the request may overtake parked writes, and
+/// whether it is still carried out after its client has said goodbye.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// Writes, which are parked one by one.
+    /// Writes, which are parked individually.
     Writes,
     /// A group of writes, which waits as a whole.
     Group,
@@ -110,7 +110,7 @@ pub(crate) enum Effect {
 /// The progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// The request is carried out.
+    /// The request has been carried out.
     Done,
     /// Part of the request is left.
     More,
@@ -149,7 +149,7 @@ impl Context {
         FaultMessage { fault }.encode(request, &mut self.answers.frames);
     }
 
-    /// Confirms that the client has received this many records since the session began.
+    /// Confirms that the client has received `records_received` records since the session began.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
         let confirmed = self.window.confirm(records_received);
         if confirmed.is_some_and(|more| self.consumer.confirm(more)) {
@@ -219,7 +219,8 @@ impl Queue {
         self.requests.is_empty()
     }
 
-    /// Returns the approximate memory of the requests in bytes, for the bound on waiting requests.
+    /// Returns the approximate memory of the requests in bytes, which is limited by the bound on
+    /// waiting requests.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -240,8 +241,7 @@ impl Page {
         items.get(self.range(items.len())).unwrap_or_default()
     }
 
-    /// Returns true if further answers follow one that goes up to `next` of the frame's `total`
-    /// items.
+    /// Returns true if further answers follow an answer up to `next` of the frame's `total` items.
     pub(crate) fn has_more(&self, total: usize) -> bool {
         self.more || self.next < total
     }
@@ -259,7 +259,7 @@ impl Page {
     }
 }
 
-/// Returns the cost of a slice of this many items, in units.
+/// Returns the cost of a slice of `items` items, in units.
 pub(crate) fn units_of(items: usize) -> usize {
     1 + items.min(ITEMS_AT_A_TIME) / ITEMS_PER_UNIT
 }

@@ -1,8 +1,8 @@
-//! Faults of this crate's own.
+//! Faults that this crate itself reports.
 
 use trunkline_proto::{Fault, FaultCode, Features};
 
-/// The fault of a failed allocation.
+/// Creates the fault for a failed allocation.
 pub(crate) fn out_of_memory(bytes: usize) -> Fault {
     let sentence = format!(
         "the engine's machine gives it no {bytes} bytes of memory for this; try again later, or \
@@ -11,7 +11,7 @@ pub(crate) fn out_of_memory(bytes: usize) -> Fault {
     Fault::new(FaultCode::MemoryFull, sentence)
 }
 
-/// The fault of a request that uses a feature the client did not offer.
+/// Creates the fault for a request that uses a feature which the client did not offer.
 pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
     let sentence = format!(
         "{what} belongs to the feature {:#x}, which was not agreed on; offer it in HELLO",
@@ -20,7 +20,8 @@ pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
     Fault::new(FaultCode::NotSupported, sentence)
 }
 
-/// The fault of an order whose audit entry cannot be stored; the audit of orders must be complete.
+/// Creates the fault for an order whose audit entry cannot be stored; the audit of orders must be
+/// complete.
 pub(crate) fn audit_unstored() -> Fault {
     let sentence = "the engine cannot store the entry that this order needs in its audit; \
                     `trunkline limits` says why: make room for the store, then try again";

@@ -1,4 +1,4 @@
-//! Throughput mode: sessions that gather what they send, and flushes that reach all of them.
+//! Throughput mode: sessions that gather their output, and flushes that reach all of them.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use trunkline_types::Tick;
 
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
-/// The flushes of one engine, seen by every session that gathers.
+/// The flushes of one engine, which every session that gathers takes part in.
 ///
 /// A flush is counted before the sessions are woken, so that every session that checks after its
-/// wake-up sees it. The lock is a leaf: no other lock is taken under it, and it is held only to
-/// list the wakes, to join and to leave.
+/// wake-up sees it. The lock is a leaf: no other lock is taken under it. It is held only to list
+/// the wakes, and when a session joins or leaves.
 #[derive(Debug, Default)]
 pub struct Flushes {
     count: AtomicU64,
@@ -25,7 +25,7 @@ struct Members {
     wakes: BTreeMap<u64, SharedWake>,
 }
 
-/// The gather buffer of a session. It leaves the engine's flushes when it is dropped.
+/// The gather buffer of a session. Dropping it removes the session from the engine's flushes.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     pub(crate) gather: Gather,
@@ -36,7 +36,7 @@ pub(crate) struct Gathering {
 }
 
 impl Flushes {
-    /// Has every connection of the engine send what it has gathered, as soon as its thread runs.
+    /// Makes every connection of the engine send its gathered output as soon as its thread runs.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         let wakes: Vec<SharedWake> = lock(&self.members).wakes.values().cloned().collect();
@@ -72,7 +72,8 @@ impl Gathering {
         self.gather.poll_timeout()
     }
 
-    /// Returns true if the gathered data has waited long enough and must go with the next output.
+    /// Returns true if the gathered data has waited long enough and must be sent with the next
+    /// output.
     pub(crate) fn expire(&mut self, now: Tick) -> bool {
         self.gather.expire(now)
     }

@@ -1,8 +1,10 @@
-//! Joins protocol sessions to engine variables: outboxes, contracts on the wire, the rights gate.
+//! Connects protocol sessions to engine variables: pending updates, contracts on the wire, and the
+//! check of rights.
 //!
-//! A [`Session`] is the engine's end of one connection, as a state machine: bytes and the time go
-//! in, bytes and the time of the next call come out. It opens no socket, never waits and starts no
-//! thread. `trunkline-net` drives it over any transport; the simulator drives it without one.
+//! A [`Session`] is the engine's end of one connection, as a state machine: its input is bytes and
+//! the time, and its output is bytes and the time of the next call. It opens no socket, never waits
+//! and starts no thread. `trunkline-net` drives it over any transport; the simulator drives it
+//! without one.
 //!
 //! ```text
 //!  bytes in --> FrameBuffer --> dispatch --> Queue (requests in order, in slices) --> Engine
@@ -14,26 +16,26 @@
 //! A session guarantees two orders: requests are carried out in the order in which they arrived,
 //! and the answer to a write is sent before the update that it made.
 //!
-//! A client can make a session hold only a bounded amount: answers it does not read (1 MiB and a
-//! page), requests not yet carried out (8 MiB and a frame), unanswered writes (the credit),
+//! The memory that a client can make a session hold is bounded: answers it does not read (1 MiB and
+//! a page), requests not yet carried out (8 MiB and a frame), unanswered writes (the credit),
 //! unconfirmed records (its window, at most 2^20), and the buffers of its subscriptions (their
 //! contracts). At the first two of these bounds, the session stops reading its input. The
-//! [`RequestBudget`] limits the total over all sessions for incomplete frames, requests, libraries
-//! on their way to the host, and items; requests beyond it are refused with the fault
+//! [`RequestBudget`] limits the total, over all sessions, of incomplete frames, requests, libraries
+//! being transferred to the host, and items; requests beyond it are refused with the fault
 //! `memory-full`.
 //!
 //! # Layout
 //! - [`Session`]: the life of the connection, input and output.
-//! - `requests`: the requests, each in the file with its name; `provider`: clients as sources;
+//! - `requests`: the requests, each in a file of the same name; `provider`: clients as sources;
 //!   `watch`: watched patterns; `convergence`: the sweep, and repairs.
-//! - `context`: what requests share, and the queue in which they wait; `unfinished`: requests in
-//!   several frames.
-//! - `write_run`: writes without an answer, and their outcomes in packed runs.
+//! - `context`: the state that requests share, and the queue in which they wait; `unfinished`:
+//!   requests in several frames.
+//! - `write_run`: unanswered writes, and their outcomes in packed runs.
 //! - `request_budget`: the memory of requests and items.
 //! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
 //!   within the client's window.
 //! - `gathering`: throughput mode, and the effect of a flush on every session.
-//! - `fault`: faults of this crate's own.
+//! - `fault`: faults that this crate itself reports.
 //! - [`ServeOptions`]: settings shared by all sessions of an engine.
 
 #![forbid(unsafe_code)]

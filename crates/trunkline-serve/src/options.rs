@@ -16,13 +16,13 @@ use trunkline_types::{Tick, WhyStep};
 use crate::gathering::Flushes;
 use crate::request_budget::RequestBudget;
 
-/// The default time to keep a broken session: long enough for several attempts to reconnect, and
-/// for the restart of a network switch.
+/// The default time for which a broken session is kept: long enough for several attempts to
+/// reconnect, and for the restart of a network switch.
 pub const RESUME_FOR: Duration = Duration::from_secs(30);
 
-/// Facts about the running engine that only its host knows.
+/// Information about the running engine that only its host program has.
 pub trait EngineFacts: Send + Sync {
-    /// Returns the number of connections open now.
+    /// Returns the current number of open connections.
     fn sessions(&self) -> u64;
 
     /// Returns the name of the machine; empty if unknown.
@@ -31,13 +31,14 @@ pub trait EngineFacts: Send + Sync {
     }
 
     /// Returns the goodbye to send to clients while the engine is being stopped, or `None`
-    /// otherwise. A session asks whenever it has sent everything that was ready, so the host must
-    /// wake its sessions when the result changes.
+    /// otherwise. A session calls this whenever it has sent everything that was ready, so the host
+    /// must wake its sessions when the result changes.
     fn goodbye(&self) -> Option<Goodbye> {
         None
     }
 
-    /// Explains whether and how a variable is recorded; `None` if the engine records nothing.
+    /// Returns a step that explains whether and how a variable is recorded; `None` if the engine
+    /// records nothing.
     fn recording(&self, _variable: &str) -> Option<WhyStep> {
         None
     }
@@ -46,9 +47,9 @@ pub trait EngineFacts: Send + Sync {
 /// Options for serving sessions.
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// The program's version, shown to people.
+    /// The program's version, shown to users.
     pub version: String,
-    /// 128 bits that identify the engine's store; random for each start without a store.
+    /// 128 bits that identify the engine's store. Without a store, they are random for each start.
     pub engine_id: [u8; 16],
     /// The process id; 0 if unknown.
     pub pid: u32,
@@ -56,11 +57,11 @@ pub struct ServeOptions {
     pub started: Tick,
     /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
-    /// The time that a peer may take for its hello.
+    /// The maximum time that a peer may take for its hello.
     pub hello_deadline: Duration,
     /// Interval between keep-alives.
     pub keepalive: Duration,
-    /// The length of silence after which a peer counts as dead.
+    /// The length of silence after which a peer is considered dead.
     pub deadline: Duration,
     /// Maximum number of items per session.
     pub items_max: u32,
@@ -73,14 +74,14 @@ pub struct ServeOptions {
     pub queue_bytes_max: usize,
     /// The memory budget for requests and items of all sessions.
     pub requests: Arc<RequestBudget>,
-    /// The time to keep the `all` subscriptions of a broken session for the client's next session;
-    /// zero keeps none.
+    /// The time for which the `all` subscriptions of a broken session are kept for the client's
+    /// next session; zero to keep none.
     pub resume_for: Duration,
-    /// Facts that only the host knows.
+    /// Information that only the host program has.
     pub facts: Option<Arc<dyn EngineFacts>>,
-    /// Passes flushes to every session that gathers.
+    /// The flushes, which reach every session that gathers.
     pub flushes: Arc<Flushes>,
-    /// Carries out orders. `None` refuses them.
+    /// Carries out orders; if it is `None`, orders are refused.
     pub administrator: Option<Arc<dyn Administrator>>,
 }
 

@@ -1,29 +1,32 @@
 //! The memory budget for the requests and items of all sessions.
 //!
-//! Each session has an [`Account`] of what it takes per [`Use`]. [`FLOOR_BYTES`] for requests, and
-//! as many for items, are always available to it: a client with few of them continues while others
-//! fill the engine. A session that takes more borrows the whole amount from the engine's one
-//! [`RequestBudget`]. It may borrow at most half of it, so that one client alone cannot fill it.
+//! Each session has an [`Account`] of the memory that it takes for each [`Use`]. [`FLOOR_BYTES`]
+//! for requests, and the same amount for items, are always available to it, so that a client with
+//! few requests and items can continue while others fill the engine. A session that takes more than
+//! that borrows the whole amount from the engine's [`RequestBudget`]. It may borrow at most half of
+//! the budget, so that a single client cannot exhaust it.
 //!
 //! ```text
 //!   session: frames + requests + libraries + loans + items --> Account --> RequestBudget: used <= max
 //! ```
 //!
-//! Bytes are borrowed before the memory is allocated. What does not fit is refused with the fault
-//! `memory-full`. The memory of a library or of a query that the host carries out is a [`Loan`],
-//! which counts for its session until the host has answered, even if the session ends before.
+//! Bytes are borrowed before the memory is allocated. A request or item that does not fit is
+//! refused with the fault `memory-full`. The memory of a library or of a query that the host
+//! carries out is a [`Loan`], which is charged to its session until the host has answered, even if
+//! the session ends before that.
 
 use trunkline_proto::{Fault, FaultCode};
 
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
-/// Bytes that each session may take for requests, and again for items, however full the engine is.
+/// Number of bytes that each session may always take for requests, and the same number for items,
+/// even if the budget is exhausted.
 const FLOOR_BYTES: usize = 64 << 10;
-/// Amount borrowed and given back at a time, so that few requests touch the counter shared by all
-/// sessions.
+/// Amount that is borrowed and returned at a time, so that only few requests access the counter
+/// shared by all sessions.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Memory of an item: its entry, its mark, its place in its subscription, and its entry in the
-/// variable.
+/// Memory of an item in bytes: its entry, its mark, its place in its subscription, and its entry in
+/// the variable.
 pub(crate) const ITEM_BYTES: usize = 240;
 
 /// The memory budget for the requests and items of all sessions of an engine.
@@ -41,9 +44,10 @@ pub(crate) enum Use {
     Frames,
     /// Requests not yet carried out.
     Requests,
-    /// Libraries that are being received. After that they are a [`Loan`].
+    /// Libraries that are being received. Once received, a library is a [`Loan`].
     Libraries,
-    /// Items of subscriptions. Must stay the last variant, because `needed` counts it separately.
+    /// Items of subscriptions. This must be the last variant, because `needed` counts it
+    /// separately.
     Items,
 }
 
@@ -53,7 +57,7 @@ pub(crate) struct Account {
     budget: Arc<RequestBudget>,
     /// Bytes taken, by [`Use`].
     bytes: [usize; 4],
-    /// Bytes borrowed from the budget, loans included.
+    /// Number of bytes borrowed from the budget, including loans.
     borrowed: usize,
     lent: Arc<Lent>,
 }
@@ -63,7 +67,8 @@ pub(crate) struct Account {
 struct Lent {
     budget: Arc<RequestBudget>,
     bytes: AtomicUsize,
-    /// Bytes that a session which has ended borrowed for its loans. Given back after the last one.
+    /// Number of bytes that an ended session has borrowed for its loans. They are returned after
+    /// the last loan has ended.
     left_borrowed: AtomicUsize,
 }
 
@@ -76,8 +81,8 @@ impl RequestBudget {
         }
     }
 
-    /// Returns the bytes that sessions have borrowed. Sessions that stay within their floor borrow
-    /// none.
+    /// Returns the number of bytes that sessions have borrowed. Sessions that stay within their
+    /// floor for requests and for items borrow none.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -86,8 +91,8 @@ impl RequestBudget {
         self.max
     }
 
-    /// Returns how often a request or an item was refused because the budget or the session's share
-    /// of it was exhausted.
+    /// Returns the number of times that a request or an item was refused because the budget, or the
+    /// session's share of it, was exhausted.
     pub fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -98,7 +103,7 @@ impl RequestBudget {
 
     fn borrow(&self, bytes: usize) -> bool {
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        // Relaxed: this is only a counter, and nothing else is published with it.
+        // Relaxed: this is only a counter; no other data is published with it.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
             .is_ok()
@@ -127,7 +132,7 @@ impl Account {
         self.bytes[of as usize]
     }
 
-    /// Sets the bytes taken for a use. Nothing changes if it fails.
+    /// Sets the number of bytes taken for a use. If it fails, nothing changes.
     pub(crate) fn set(&mut self, of: Use, bytes: usize) -> Result<(), Fault> {
         let before = std::mem::replace(&mut self.bytes[of as usize], bytes);
         if before == bytes {
@@ -157,14 +162,14 @@ impl Account {
         }
     }
 
-    /// Returns the bytes to borrow for all uses together.
+    /// Returns the total number of bytes to borrow for all uses.
     fn needed(&self) -> usize {
         let to_borrow = |bytes: usize| match bytes <= FLOOR_BYTES {
             true => 0,
             false => bytes.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(bytes),
         };
         let [other_uses @ .., items] = self.bytes;
-        // Relaxed: a loan that ends meanwhile is found the next time.
+        // Relaxed: a loan that ends in the meantime is noticed the next time.
         let lent = self.lent.bytes.load(Ordering::Relaxed);
         let other_uses = other_uses.into_iter().fold(lent, usize::saturating_add);
         to_borrow(other_uses).saturating_add(to_borrow(items))
@@ -174,7 +179,7 @@ impl Account {
         self.set(of, self.taken(of).saturating_add(more))
     }
 
-    /// Lowers the bytes taken for a use to `bytes`, if more are taken.
+    /// Lowers the number of bytes taken for a use to `bytes`, if it is higher.
     pub(crate) fn lower(&mut self, of: Use, bytes: usize) {
         if bytes < self.taken(of) {
             // Lowering never fails.
@@ -182,7 +187,8 @@ impl Account {
         }
     }
 
-    /// Moves `bytes` of those taken for a use into a loan. The session continues to borrow for them.
+    /// Moves `bytes` of the bytes taken for a use into a loan. The session continues to borrow for
+    /// them.
     pub(crate) fn lend_out(&mut self, of: Use, bytes: usize) -> Loan {
         let bytes = bytes.min(self.taken(of));
         self.bytes[of as usize] -= bytes;
@@ -193,7 +199,7 @@ impl Account {
         }
     }
 
-    /// Gives back what was borrowed for loans that have ended.
+    /// Returns the bytes that were borrowed for loans which have ended.
     pub(crate) fn settle(&mut self) {
         self.give_back_beyond(self.needed());
     }
@@ -216,8 +222,8 @@ impl Account {
     }
 }
 
-/// Memory of a session that is in use elsewhere, such as by the host that carries out an order. It
-/// is given back on drop.
+/// Memory of a session that is in use outside the session, such as by the host that carries out an
+/// order. Dropping the loan returns it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     lent: Arc<Lent>,
@@ -234,7 +240,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.bytes = [0; 4];
         self.settle();
-        // The last reference, here or in a loan, gives it back.
+        // The last reference, here or in a loan, returns the borrowed bytes.
         self.lent
             .left_borrowed
             .store(self.borrowed, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Reexports the locks and atomics of this crate: from std, or from shuttle under `--cfg shuttle`.
+//! The locks and atomics of this crate: from std, or from shuttle under `--cfg shuttle`.
 
 pub(crate) use std::sync::Arc;
 

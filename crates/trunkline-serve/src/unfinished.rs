@@ -13,7 +13,7 @@ const UNFINISHED_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     requests: HashMap<u32, UnfinishedRequest>,
-    /// A time before which no deadline passes.
+    /// A time before which no deadline expires.
     next_check: Option<Tick>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Unfinished {
 struct UnfinishedRequest {
     /// Number of items in the frames received so far.
     items: u32,
-    /// True if it was refused: its remaining frames are ignored.
+    /// True if the request was refused, so that its remaining frames are ignored.
     is_refused: bool,
     /// Deadline for the next frame.
     due: Tick,
@@ -52,7 +52,8 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Removes the request. Returns the number of items in its earlier frames; 0 if there were none.
+    /// Removes the request. Returns the number of items in its earlier frames; 0 if there were
+    /// none.
     pub(crate) fn remove(&mut self, request: u32) -> u32 {
         let unfinished = self.requests.remove(&request);
         if self.requests.is_empty() {
@@ -70,8 +71,9 @@ impl Unfinished {
         self.next_check
     }
 
-    /// Returns true if the next frame of a request is overdue. A refused request is only forgotten,
-    /// because its client may have seen the refusal and may send nothing more.
+    /// Returns true if the next frame of a request is overdue. If the overdue request was refused,
+    /// it is removed without further effect, because its client may have seen the refusal and
+    /// stopped sending.
     pub(crate) fn handle_timeout(&mut self, now: Tick) -> bool {
         if self.next_check.is_none_or(|at| now < at) {
             return false;

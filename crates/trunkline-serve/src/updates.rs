@@ -1,4 +1,4 @@
-//! Converts deliveries into frames: runs of UPDATES, with LOST, ENDED and GONE beside them.
+//! Converts deliveries into frames: runs of UPDATES, and LOST, ENDED and GONE.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ use trunkline_types::{Quality, Reason};
 use crate::fault::out_of_memory;
 use crate::window::Window;
 
-/// A run is closed beyond this many bytes, so that a long run does not delay what follows.
+/// A run that exceeds this number of bytes is closed, so that it does not delay the following
+/// frames.
 const RUN_BYTES: usize = 32 << 10;
 /// Overhead of a message with a single value, in bytes.
 const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
@@ -25,14 +26,14 @@ const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 /// The rules for encoding updates for one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
-    /// The session's number, which marks its own updates.
+    /// The session's number, by which its own updates are recognised.
     session: u32,
     /// Maximum length of a value in a message of the connection.
     value_max: usize,
     frame_max: u32,
 }
 
-/// Appends deliveries to `out`, as far as the budget and the client's window permit.
+/// Appends deliveries to `out`, within the budget and the client's window.
 pub(crate) struct UpdateSink<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
@@ -40,7 +41,7 @@ pub(crate) struct UpdateSink<'a> {
     records: Records,
     epoch: u64,
     run: Option<Run>,
-    /// Variables that were undeployed, reported after everything else.
+    /// Handles of undeployed variables, which are reported after everything else.
     gone: Vec<u32>,
 }
 
@@ -51,10 +52,10 @@ struct Run {
     start: usize,
     count: u32,
     state: RunState,
-    /// Losses of its items before their first update in it. They are sent in a LOST frame before
-    /// the run.
+    /// Losses of the run's items before their first update in the run. They are sent in a LOST
+    /// frame before the run.
     lost: Vec<LostRecord>,
-    /// The items of the run; only filled once it reports losses.
+    /// The items of the run; filled only once the run reports losses.
     items: BTreeSet<u32>,
 }
 
@@ -68,8 +69,8 @@ impl Records {
         }
     }
 
-    /// Returns the free bytes needed for an update with a long value, which is cut into parts;
-    /// `None` if the value is short.
+    /// Returns the number of free bytes needed for an update with a long value, which is split into
+    /// parts; `None` if the value is short.
     pub(crate) fn room_for(self, update: &Update) -> Option<usize> {
         self.room_for_bytes(update.value.as_slice().len())
     }
@@ -79,15 +80,15 @@ impl Records {
         (bytes >= LARGE_BYTES).then_some(room)
     }
 
-    /// Returns the rules for an update for which `make_room` reserves memory. If there is none for
-    /// a long value, the value is left out and the reading says so.
+    /// Returns the rules for an update for which `make_room` reserves memory. If there is not
+    /// enough memory for a long value, the value is omitted and the quality indicates this.
     pub(crate) fn within(self, update: &Update, make_room: impl FnOnce(usize) -> bool) -> Self {
         let has_room = self.room_for(update).is_none_or(make_room);
         let value_max = if has_room { self.value_max } else { 0 };
         Self { value_max, ..self }
     }
 
-    /// Same as [`record`](Self::record) at the end of `out`, [within](Self::within) the available
+    /// Like [`record`](Self::record), at the end of `out` and [within](Self::within) the available
     /// memory.
     pub(crate) fn record_in<'u>(
         self,
@@ -99,9 +100,9 @@ impl Records {
         records.record(handle, update)
     }
 
-    /// Returns an update as it is sent in a frame. A value too long for the connection's messages
-    /// is left out and the quality says so, because the reader would otherwise not learn of the
-    /// update.
+    /// Returns an update in the form in which it is sent in a frame. A value that is too long for
+    /// the connection's messages is omitted and the quality indicates this, because otherwise the
+    /// reader would not be informed of the update.
     pub(crate) fn record(self, handle: u32, update: &Update) -> UpdateRecord<'_> {
         if update.sequence == 0 {
             return UpdateRecord::nothing_yet(handle);
@@ -125,7 +126,7 @@ impl Records {
         }
     }
 
-    /// Same as [`record`](Self::record), for an update of a plain variable with this value. Returns
+    /// Like [`record`](Self::record), for an update on the fast path with this value. Returns
     /// `None` if the value is too long for the connection's messages.
     #[inline]
     pub(crate) fn plain_record<'v>(
@@ -197,8 +198,8 @@ impl<'a> UpdateSink<'a> {
         }
     }
 
-    /// Completes the output. Returns true if the sink stopped only for lack of room in bytes, so
-    /// that there is more to send at once.
+    /// Completes the output. Returns true if the sink stopped only because the byte budget was used
+    /// up, so that there is more to send now.
     pub(crate) fn finish(mut self) -> bool {
         self.close_run();
         let is_full = !self.has_bytes();
@@ -275,8 +276,8 @@ impl<'a> UpdateSink<'a> {
 }
 
 impl Run {
-    /// Returns true if a loss of this item can be reported before the run: the run already reports
-    /// others, and the item has no update in it.
+    /// Returns true if a loss of this item can be reported before the run, because the run already
+    /// reports other losses and contains no update of the item.
     fn may_tell(&self, handle: u32) -> bool {
         !self.lost.is_empty() && !self.items.contains(&handle)
     }
@@ -363,7 +364,8 @@ impl Sink for UpdateSink<'_> {
         let (mut state, mut digest) = (RunState::START, 0_u64);
         for (handle, update) in updates {
             if update.value.as_slice().len() >= LARGE_BYTES {
-                // Each session encodes a long value separately, and may find no memory for it.
+                // Each session encodes a long value separately, and may not have enough memory for
+                // it.
                 return None;
             }
             let record = UpdateRecord {
@@ -372,7 +374,7 @@ impl Sink for UpdateSink<'_> {
                 engine_timestamp: update.engine_timestamp,
                 source_timestamp: update.source_timestamp,
                 quality: update.quality,
-                // A session that wrote one of these updates does not take the shared run.
+                // A session that wrote one of these updates does not use the shared run.
                 own: false,
                 value: Some(update.value.as_slice()),
             };

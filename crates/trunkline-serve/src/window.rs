@@ -1,15 +1,15 @@
-//! The client's window: what the engine may send before the client confirms it.
+//! The client's window: the amount of data that the engine may send before the client confirms it.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::digest;
 use trunkline_proto::message::hello::Hello;
 
-/// Maximum number of unconfirmed records, whatever the client asks for: eight bytes are kept for
-/// each.
+/// Maximum number of unconfirmed records, even if the client requests more: each takes eight bytes
+/// of memory.
 const RECORDS_MAX: u32 = 1 << 20;
 
-/// Update records and bytes in flight.
+/// The update records and bytes in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     records_max: u64,
@@ -20,16 +20,16 @@ pub(crate) struct Window {
     /// True if ends of items are part of the digest.
     counts_ends: bool,
     confirmed: u64,
-    /// Bytes of the unconfirmed records.
+    /// Number of bytes of the unconfirmed records.
     bytes: u64,
     /// Runs in flight: the number of the last record, and the bytes of the run.
     runs: VecDeque<(u64, u64)>,
-    /// Bytes of the run that is being written.
+    /// Number of bytes of the run that is being written.
     run_bytes: u64,
 }
 
 impl Window {
-    /// Returns the window that the client asks for in its hello.
+    /// Creates the window that the client requests in its hello.
     pub(crate) fn of(hello: &Hello) -> Self {
         Self {
             records_max: u64::from(hello.window_records.clamp(1, RECORDS_MAX)),
@@ -38,7 +38,7 @@ impl Window {
         }
     }
 
-    /// Includes ends of items in the running digest, as the peer does.
+    /// Includes ends of items in the running digest, like the peer.
     pub(crate) fn count_ends(&mut self) {
         self.counts_ends = true;
     }
@@ -49,7 +49,7 @@ impl Window {
         }
     }
 
-    /// Returns true if one more record may be sent. The last record may exceed the bytes.
+    /// Returns true if one more record may be sent. The last record may exceed the limit in bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
@@ -87,8 +87,9 @@ impl Window {
         self.runs.push_back((self.sent, bytes));
     }
 
-    /// Confirms that the client has received this many records since the session began. Returns how
-    /// many of them are new, or `None` if the client claims more than were sent.
+    /// Confirms that the client has received `records_received` records since the session began.
+    /// Returns the number of newly confirmed records, or `None` if the client claims more records
+    /// than were sent.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Option<u64> {
         if records_received > self.sent {
             return None;

@@ -1,4 +1,5 @@
-//! Writes from their arrival to the answer: waiting, parked or at a provider, then as outcomes in packed runs.
+//! Writes from their arrival to the answer. They wait, are parked or are at a provider; then they
+//! are outcomes in packed runs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +13,7 @@ use trunkline_proto::{Disconnect, Fault};
 use crate::fault::out_of_memory;
 use crate::options::ServeOptions;
 
-/// Maximum capacity, in answers, of a list that is kept for reuse.
+/// Maximum capacity, in answers, of a list that is retained for reuse.
 const KEPT_ANSWERS_MAX: usize = 4096;
 
 /// One write that could not be carried out on arrival.
@@ -27,7 +28,7 @@ pub(crate) struct OwnedWrite {
 }
 
 impl OwnedWrite {
-    /// Returns a copy of a write, if there is memory for it.
+    /// Returns a copy of a write, if there is enough memory for it.
     pub(crate) fn of(write: &WriteRecord<'_>, is_published: bool) -> Result<Self, Fault> {
         let mut value = Vec::new();
         if value.try_reserve_exact(write.value.len()).is_err() {
@@ -93,13 +94,14 @@ impl Parked {
 pub(crate) struct Unanswered {
     /// The minimum id of the next write.
     next: u64,
-    /// Writes behind other requests, and parked ones.
+    /// Number of writes that wait behind other requests or are parked.
     waiting: usize,
     waiting_bytes: usize,
     /// Writes at a provider, with the bytes of their values.
     provided: BTreeMap<u64, usize>,
     provided_bytes: usize,
-    /// Credit returned by answers since a quarter of it was last reached: writes and bytes.
+    /// Credit returned by answers since it last reached a quarter of the total: number of writes,
+    /// and bytes.
     returned: usize,
     returned_bytes: usize,
     /// Answers that are not encoded yet.
@@ -111,7 +113,7 @@ impl Unanswered {
         self.waiting + self.provided.len()
     }
 
-    /// Accepts a frame of `count` writes. A frame that breaks the credit or the order of ids is
+    /// Accepts a frame of `count` writes. A frame that violates the credit or the order of ids is
     /// rejected before it is read, because its answers alone might be far longer than the frame.
     pub(crate) fn begin(
         &mut self,
@@ -136,7 +138,7 @@ impl Unanswered {
         Ok(())
     }
 
-    /// Rejects a client that has more unanswered bytes than it was granted.
+    /// Rejects a client whose unanswered writes have more bytes than it was granted.
     pub(crate) fn check_bytes(&self, options: &ServeOptions) -> Result<(), Disconnect> {
         let (bytes, max) = (
             self.waiting_bytes + self.provided_bytes,
@@ -166,8 +168,8 @@ impl Unanswered {
         self.returned_bytes = self.returned_bytes.saturating_add(bytes);
     }
 
-    /// Returns true if a quarter of the credit was returned since the last time. A client at full
-    /// speed needs it soon, so its answers are no longer gathered.
+    /// Returns true if a quarter of the credit was returned since this last returned true. A client
+    /// that writes at full speed needs the credit soon, so its answers are then no longer gathered.
     pub(crate) fn take_returned(&mut self, options: &ServeOptions) -> bool {
         let is_much = self.returned >= (options.write_credit_count / 4).max(1) as usize
             || self.returned_bytes >= (options.write_credit_bytes / 4).max(1) as usize;
@@ -214,7 +216,7 @@ pub(crate) struct Run {
     answers: Vec<Packed>,
 }
 
-/// An answer that waits for the end of its run. Small, because there are thousands of them.
+/// An answer that waits for the end of its run. It is small, because there are thousands of them.
 #[derive(Debug)]
 pub(crate) enum Packed {
     Applied(u64),
@@ -284,5 +286,5 @@ pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
     });
 }
 
-/// Guards the size of a refusal, because answers are built by the thousand.
+/// Limits the size of a refusal, because there are thousands of answers.
 const _: () = assert!(size_of::<Refusal>() <= 64);

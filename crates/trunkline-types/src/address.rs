@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use crate::text::clip;
 
-/// Longest path of a Unix socket in bytes: the size of a Linux socket address, less the terminating
-/// zero byte.
+/// Longest path of a Unix socket in bytes: the size of a Linux socket address without the
+/// terminating zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The path of a Unix socket: absolute, at most [`SOCKET_PATH_BYTES_MAX`] bytes, and ending in
@@ -106,12 +106,12 @@ impl SocketPath {
         Ok(Self(text.to_owned()))
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path as a `Path`.
+    /// Returns the path as a `Path`.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
@@ -120,11 +120,11 @@ impl SocketPath {
 /// The ending that every socket path has.
 pub(crate) const SOCKET_ENDING: &str = ".sock";
 
-/// The prefix of a socket path where an address is expected.
+/// The prefix that marks a socket path where an address is expected.
 const UNIX_PREFIX: &str = "unix:";
 
 impl ListenAddress {
-    /// The IP address and port; `None` for a Unix socket.
+    /// Returns the IP address and port; `None` for a Unix socket.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             ListenAddress::Tcp(address) => Some(*address),
@@ -132,7 +132,7 @@ impl ListenAddress {
         }
     }
 
-    /// Parses a Unix socket; `None` if the text does not begin with `unix:`.
+    /// Parses a Unix socket; returns `None` if the text does not begin with `unix:`.
     pub fn parse_unix(text: &str) -> Option<Result<Self, SocketPathError>> {
         let path = text.strip_prefix(UNIX_PREFIX)?;
         Some(SocketPath::parse(path).map(ListenAddress::Unix))

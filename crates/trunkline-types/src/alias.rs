@@ -1,4 +1,4 @@
-//! The rules for aliases (H-20). The engine applies them when it deploys and binds aliases, and a
+//! The rules for aliases (H-20). The engine applies them when it deploys and binds aliases. A
 //! configuration is checked against the same rules when it is read.
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ pub const ALIAS_DEPTH_MAX: usize = 8;
 /// of the variable becomes an update of all of them.
 pub const ALIASES_MAX: usize = 4096;
 
-/// The reason why a variable cannot be an alias. The message is written to follow the variable's
-/// name.
+/// The reason why a variable cannot be an alias. The message is phrased so that it can follow the
+/// variable's name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AliasFault {
     #[error(
@@ -31,7 +31,7 @@ pub enum AliasFault {
         /// The target as given.
         target: String,
     },
-    /// The alias also has a property that determines where its value comes from.
+    /// The alias also has a property that determines the source of its value.
     #[error("an alias takes its value from its target, so it cannot have `{key}`; leave one out")]
     Contradicted {
         /// The key of that property.
@@ -61,7 +61,7 @@ pub enum AliasFault {
         /// Number of aliases counted when the limit was passed.
         count: usize,
     },
-    /// The target has an incompatible type, or its value may not be shown by this alias.
+    /// The target has an incompatible type, or this alias may not show its value.
     #[error("it cannot be an alias: {sentence}")]
     Mismatch {
         /// The problem and the remedy.
@@ -69,21 +69,21 @@ pub enum AliasFault {
     },
 }
 
-/// The reason why a variable cannot show another one.
+/// The reason why a variable cannot be an alias of another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
-    /// The reason in the quality of an alias that was already bound.
+    /// The quality reason for an alias that was already bound.
     pub reason: Reason,
-    /// The problem and the remedy, for people.
+    /// The problem and the remedy, for users.
     pub sentence: String,
 }
 
-/// Checks the properties of one variable by themselves and returns the name of its target; `None`
-/// if the variable is not an alias.
+/// Checks the properties of a single variable, and returns the name of its target; `None` if the
+/// variable is not an alias.
 ///
 /// # Errors
-/// The target is not the name of a variable, or another property determines where the value comes
-/// from.
+/// The target is not the name of a variable, or another property determines the source of the
+/// value.
 pub fn target_of(properties: &Properties) -> Result<Option<Name>, AliasFault> {
     if properties.alias.is_empty() {
         return Ok(None);
@@ -108,8 +108,8 @@ pub fn target_of(properties: &Properties) -> Result<Option<Name>, AliasFault> {
     }
 }
 
-/// Returns the reason why a variable with the properties `alias` cannot show `target`, whose full
-/// name is `name`; `None` if it can.
+/// Returns the reason why a variable with the properties `alias` cannot be an alias of `target`,
+/// whose full name is `name`; `None` if it can.
 pub fn mismatch(alias: &Properties, name: &str, target: &Properties) -> Option<Mismatch> {
     let mismatch = |reason, sentence| Some(Mismatch { reason, sentence });
     if alias.scope == Scope::Network && target.scope == Scope::Process {
@@ -132,7 +132,7 @@ pub fn mismatch(alias: &Properties, name: &str, target: &Properties) -> Option<M
     None
 }
 
-/// Returns true if values of one type can be converted to the other, and back.
+/// Returns true if values can be converted from one type to the other and back.
 fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
     match scaling {
         None => from == to || (from.is_numeric() && to.is_numeric()),
@@ -149,7 +149,7 @@ fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
 pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasFault)> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut names: Vec<&&str> = targets.keys().collect();
-    // Sorted, so that the same alias is reported every time.
+    // Sort the names, so that the same alias is reported every time.
     names.sort_unstable();
     for name in names {
         let refuse = |fault| ((*name).to_owned(), fault);
@@ -158,7 +158,8 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
         while let Some(next) = targets.get(at) {
             let is_cycle = path.contains(next);
             path.push(next);
-            // This alias leads into a cycle of others, which is reported at one of those.
+            // If this alias leads to a cycle of other aliases, the cycle is reported at one of
+            // those.
             if is_cycle && next == name {
                 let path = path.join(" -> ");
                 return Err(refuse(AliasFault::Cycle { path }));
@@ -171,7 +172,7 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
         let steps = path.len() - 1;
         let root = path.last().copied().unwrap_or_default();
         if targets.contains_key(root) && steps <= CHAIN_LOOKED_AT {
-            // This alias leads into a cycle, which is reported at one of the names on it.
+            // This alias leads to a cycle, which is reported at one of the names on the cycle.
             continue;
         }
         if steps > ALIAS_DEPTH_MAX {
@@ -188,5 +189,6 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
     Ok(())
 }
 
-/// Chains are followed this far, so that a cycle of up to this length is reported as a cycle.
+/// Maximum number of steps for which a chain is followed. A cycle of up to this length is reported
+/// as a cycle.
 const CHAIN_LOOKED_AT: usize = 64;

@@ -14,12 +14,12 @@ pub fn typed_value() -> impl Strategy<Value = (DataType, Value)> {
     data_type().prop_flat_map(|ty| (Just(ty.clone()), value_of(&ty)))
 }
 
-/// A type without parts and a value of it.
+/// Generates a scalar type and a value of that type.
 pub fn typed_scalar() -> impl Strategy<Value = (DataType, Value)> {
     scalar_type().prop_flat_map(|ty| (Just(ty.clone()), value_of(&ty)))
 }
 
-/// Any type, structs nested up to three deep.
+/// Generates any type, with structs nested up to three levels deep.
 pub fn data_type() -> impl Strategy<Value = DataType> {
     let leaf = prop_oneof![
         scalar_type(),
@@ -204,7 +204,7 @@ fn elements(
     }
 }
 
-/// Replaces every NaN by one and the same, as forms with a single NaN do.
+/// Replaces every NaN with the same NaN, like forms that have only one NaN.
 pub fn normal(value: &Value, ty: &DataType) -> Value {
     let number = |v: f64| if v.is_nan() { f64::NAN } else { v };
     let small = |v: f32| if v.is_nan() { f32::NAN } else { v };
@@ -252,8 +252,8 @@ impl IntoValue for Vec<Value> {
     }
 }
 
-/// The wire form of a value, for comparison: it distinguishes -0.0 from 0.0, and equal NaNs compare
-/// equal.
+/// Returns the wire form of a value, for comparison: it distinguishes -0.0 from 0.0, and NaNs with
+/// the same bits compare equal.
 pub fn bits(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     crate::wire::encode_value(value, &mut out);

@@ -13,12 +13,13 @@ pub struct Array {
     elements: Elements,
 }
 
-/// The product of the shape's lengths differs from the number of elements, or the shape is empty.
+/// The product of the lengths in the shape differs from the number of elements, or the shape is
+/// empty.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("shape {shape:?} needs {needed} elements, but {present} were given")]
 pub struct ShapeError {
     pub shape: Vec<u32>,
-    /// The number of elements that the shape needs.
+    /// The number of elements that the shape requires.
     pub needed: u64,
     /// The number of elements given.
     pub present: usize,
@@ -43,7 +44,7 @@ impl Array {
         Ok(Self { shape, elements })
     }
 
-    /// Builds a one-dimensional array; elements after the first `u32::MAX` are dropped.
+    /// Builds a one-dimensional array. Elements after the first `u32::MAX` are dropped.
     pub fn vector(mut elements: Elements) -> Self {
         elements.truncate(u32::MAX as usize);
         Self {
@@ -52,7 +53,7 @@ impl Array {
         }
     }
 
-    /// Returns the array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its
+    /// Returns an array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its
     /// size is bounded for types that pass [`DataType::check`](crate::DataType::check).
     pub fn default_of(ty: &ArrayType) -> Self {
         let shape: Vec<u32> = ty.shape.iter().map(|length| length.unwrap_or(0)).collect();
@@ -65,12 +66,12 @@ impl Array {
         }
     }
 
-    /// Length of each dimension, outermost first; never empty.
+    /// Returns the length of each dimension, outermost first; never empty.
     pub fn shape(&self) -> &[u32] {
         &self.shape
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
@@ -92,7 +93,7 @@ impl Array {
     }
 }
 
-/// Evaluates one expression for the vector of any variant.
+/// Evaluates the same expression for the vector of any variant.
 macro_rules! each {
     ($elements:expr, $v:ident => $body:expr) => {
         match $elements {
@@ -123,7 +124,7 @@ impl Elements {
         self.len() == 0
     }
 
-    /// Drops the elements after the first `len`.
+    /// Drops all elements after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         each!(self, v => v.truncate(len));
     }
@@ -145,7 +146,8 @@ macro_rules! elements {
                 }
             }
 
-            /// The element at `index` as a separate value; `None` if it is out of range.
+            /// Returns the element at `index` as a separate value; `None` if the index is out of
+            /// range.
             pub fn value_at(&self, index: usize) -> Option<Value> {
                 match self {
                     $(Elements::$scalar(v) => v.get(index).cloned().map(Value::$scalar),)+

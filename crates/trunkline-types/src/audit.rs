@@ -4,15 +4,16 @@
 //! number | when | who | from | action | name | type | old -> new | outcome
 //! ```
 //!
-//! Entries are numbered from 1 without a gap, whatever happens to the engine. The oldest entries
-//! are removed; the number of the oldest remaining entry shows how many.
+//! Entries are numbered consecutively from 1, even across crashes and restarts of the engine. The
+//! oldest entries are removed; the number of the oldest remaining entry shows how many have been
+//! removed.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::{Pattern, Position, StepBudget, Timestamp};
 
-/// Longest text of a value, in bytes; a longer text is cut and ends in `…`.
+/// Longest text of a value, in bytes; a longer text is truncated and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
 /// Longest text of any other part of an entry, in bytes.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
@@ -20,8 +21,8 @@ pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 pub const AUDIT_PAGE_MAX: usize = 500;
 /// Maximum number of entries examined for one page, including those that do not match.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
-/// Steps of an [`StepBudget`] after which a page ends, however few entries were examined. A slow
-/// pattern therefore costs proportionally more pages.
+/// Number of steps of a [`StepBudget`] after which a page ends, regardless of the number of entries
+/// examined. With a slow pattern, a query therefore takes proportionally more pages.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
 /// Selects whether client writes to a variable are entered in the audit.
@@ -30,33 +31,34 @@ pub enum AuditMode {
     /// Writes are not audited.
     #[default]
     Off,
-    /// Writes are audited while there is room, and never wait for the audit. Entries that find no
-    /// room are counted, and one entry in their place reports how many are missing.
+    /// Writes are audited while there is room, and never wait for the audit. Entries for which
+    /// there is no room are counted, and one entry in their place reports the number of missing
+    /// entries.
     BestEffort,
     /// Every write is audited: it waits until there is room for its entry, and is refused if the
     /// audit cannot be stored.
     Complete,
 }
 
-/// One action, carried out or attempted.
+/// An action that was carried out or attempted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
-    /// Number of the entry: one more than the previous entry's.
+    /// Number of the entry: the number of the previous entry plus one.
     pub number: u64,
     /// Time at which the action ended, by the engine's clock.
     pub when: Timestamp,
-    /// The principal on whose behalf it was done.
+    /// The principal on whose behalf the action was carried out.
     pub who: String,
     /// The origin: address, program and process, as far as they are known.
     pub from: String,
     pub action: AuditAction,
-    /// Full name of the variable or name of the library; empty for the whole engine.
+    /// Full name of the variable, or name of the library; empty for an action on the whole engine.
     pub name: String,
     /// The type of the values; empty if there are none.
     pub data_type: String,
-    /// The value before, as text; empty if there was none.
+    /// The previous value, as text; empty if there was none.
     pub old: String,
-    /// The value to be written, as text; for an order, a description of the change.
+    /// The new value, as text; for an order, a description of the change.
     pub new: String,
     pub outcome: AuditOutcome,
 }
@@ -64,11 +66,11 @@ pub struct AuditEntry {
 /// The removal of the oldest entries of the audit or of the alarm journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removal {
-    /// Number of the entry that reports it.
+    /// Number of the entry that reports the removal.
     pub number: u64,
     /// Numbers of the removed entries.
     pub numbers: RangeInclusive<u64>,
-    /// Times of the first and the last of them.
+    /// Times of the first and the last removed entry.
     pub times: RangeInclusive<Timestamp>,
 }
 
@@ -117,7 +119,7 @@ macro_rules! actions {
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum AuditAction {
             $($(#[doc = $doc])+ $variant,)+
-            /// An action of a newer version, by its number.
+            /// An action defined by a newer version; contains its number.
             Other(u8),
         }
 
@@ -125,7 +127,7 @@ macro_rules! actions {
             /// Every action known to this version.
             pub const ALL: &[AuditAction] = &[$(AuditAction::$variant,)+];
 
-            /// The number of the action in stores and frames.
+            /// Returns the number of the action in stores and frames.
             pub const fn number(self) -> u8 {
                 match self {
                     $(AuditAction::$variant => $number,)+
@@ -140,7 +142,7 @@ macro_rules! actions {
                 }
             }
 
-            /// The name shown to people.
+            /// Returns the name shown to users.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(AuditAction::$variant => $name,)+
@@ -195,11 +197,11 @@ pub enum AuditOutcome {
     Applied(Position),
     /// The write changed nothing: the variable already had the value, at this position.
     Unchanged(Position),
-    /// Nothing was changed; the broken rule, in a sentence.
+    /// Nothing was changed; contains the violated rule, in a sentence.
     Refused(String),
-    /// It is not known whether anything was changed; the cause, in a sentence.
+    /// It is unknown whether anything was changed; contains the cause, in a sentence.
     Unknown(String),
-    /// The number of entries that found no room and are missing here.
+    /// The number of entries that are missing here because there was no room for them.
     Lost(u64),
 }
 
@@ -209,15 +211,15 @@ pub struct AuditQuery {
     /// Number of the first entry of the page, in either order. `None` starts at the newest or the
     /// oldest entry, according to the order.
     pub from: Option<u64>,
-    /// Only entries from this time on.
+    /// Selects entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only entries whose name matches.
+    /// Selects entries with a matching name.
     pub pattern: Option<Pattern>,
-    /// Only entries of this principal.
+    /// Selects entries of this principal.
     pub who: Option<String>,
-    /// Returns entries from newest to oldest; the default is oldest first.
+    /// True to return entries from newest to oldest; the default is oldest first.
     pub newest_first: bool,
-    /// Maximum number of entries in the answer; 0 means as many as a page may hold.
+    /// Maximum number of entries in the answer; 0 for the maximum of a page.
     pub limit: u32,
 }
 
@@ -250,8 +252,8 @@ impl AuditQuery {
         is_since && is_whose && is_named()
     }
 
-    /// Takes a page out of `entries`, which start at [`from`](Self::from) and are in the requested
-    /// order. Returns the matching entries and the number at which the next page begins.
+    /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the
+    /// requested order. Returns the matching entries and the number at which the next page begins.
     pub fn take_page<E>(
         &self,
         entries: impl Iterator<Item = Result<AuditEntry, E>>,
@@ -268,7 +270,7 @@ pub(crate) struct PageScan {
 }
 
 impl PageScan {
-    /// `limit` is the number of entries wanted; 0 stands for as many as a page may hold.
+    /// Creates the bounds for `limit` entries; 0 for the maximum of a page.
     pub(crate) fn new(limit: u32) -> Self {
         Self {
             limit: match limit {
@@ -278,8 +280,8 @@ impl PageScan {
         }
     }
 
-    /// Takes the matching entries, until the page is full or the scan took long enough. Returns
-    /// them with the number of the entry at which the next page begins.
+    /// Takes the matching entries, until the page is full or the scan has reached its limit.
+    /// Returns them with the number of the entry at which the next page begins.
     pub(crate) fn take<T, E>(
         self,
         entries: impl Iterator<Item = Result<T, E>>,
@@ -302,7 +304,7 @@ impl PageScan {
 }
 
 impl AuditOutcome {
-    /// The kind of outcome, in one word.
+    /// Returns the kind of outcome, in one word.
     pub fn name(&self) -> &'static str {
         match self {
             AuditOutcome::Done => "done",
@@ -315,7 +317,7 @@ impl AuditOutcome {
     }
 }
 
-/// Cuts `text` to at most `max` bytes; a text that was cut ends in `…`.
+/// Truncates `text` to at most `max` bytes; a truncated text ends in `…`.
 pub fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Comparison of a field with a given text.
+/// A comparison of a field with a given text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Comparison {
@@ -23,7 +23,7 @@ pub enum Comparison {
 /// engine defines which fields exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// The field, such as `units`; `*` means any text field.
+    /// Name of the field, such as `units`; `*` for any text field.
     pub field: String,
     pub comparison: Comparison,
     /// The value to compare with.
@@ -53,12 +53,12 @@ impl Comparison {
         Self::ALL.into_iter().find(|known| known.number() == number)
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The sign as written by people.
+    /// Returns the sign that users write.
     pub const fn sign(self) -> &'static str {
         match self {
             Comparison::Equal => "=",

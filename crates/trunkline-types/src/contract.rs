@@ -1,12 +1,13 @@
-//! Delivery contracts: which updates a subscriber gets when it cannot have them all at once.
+//! Delivery contracts: they determine which updates a subscriber gets if it cannot get all of them
+//! immediately.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Updates that may wait for an `all` subscription that names no bound.
+/// Maximum number of updates waiting for an `all` subscription without a specified bound.
 pub const ALL_ELEMENTS_DEFAULT: u32 = 65_536;
-/// Maximum number of bytes waiting for an `all` subscription that names no bound.
+/// Maximum number of bytes waiting for an `all` subscription without a specified bound.
 pub const ALL_BYTES_DEFAULT: u32 = 16 << 20;
 /// Maximum number of elements of a `last:n` or `first:n` buffer; the text form `all:N` has the
 /// same limit.
@@ -14,22 +15,23 @@ pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
 /// Shortest period of `sampled`.
 pub const SAMPLED_PERIOD_MIN: Duration = Duration::from_micros(100);
 
-/// The delivery contract of a subscription. The subscriber states it; it is never guessed and never
-/// degraded.
+/// The delivery contract of a subscription. The subscriber specifies it; the engine never chooses
+/// or weakens it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contract {
-    /// The newest value; older ones not yet sent are coalesced into it.
+    /// The newest value; older unsent values are coalesced into it.
     Latest,
-    /// A buffer of this many updates; when it is full the oldest is dropped and counted.
+    /// A buffer of this number of updates; when it is full, the oldest update is dropped and
+    /// counted.
     Last(u32),
-    /// A buffer of this many updates; when it is full the newest is dropped and counted.
+    /// A buffer of this number of updates; when it is full, new updates are dropped and counted.
     First(u32),
     /// Every update. If more than `elements` updates or `bytes` bytes would have to wait, the
-    /// subscription ends and the subscriber is notified in band.
+    /// subscription ends, and the subscriber is notified in order with the updates.
     All {
-        /// Updates that may wait for the subscriber.
+        /// Maximum number of updates waiting for the subscriber.
         elements: u32,
-        /// Maximum size of the values in wire form that wait for the subscriber, in bytes.
+        /// Maximum total size of the values waiting for the subscriber, in wire form, in bytes.
         bytes: u32,
     },
     /// The newest value, at most once per period, and only if it changed.
@@ -91,7 +93,7 @@ impl FromStr for Contract {
             Some((kind, argument)) => (kind, Some(argument)),
             None => (text, None),
         };
-        // The bytes of `all` follow its elements.
+        // For `all`, the bytes follow the elements.
         let (argument, bytes) = match argument.and_then(|both| both.split_once(':')) {
             Some((elements, bytes)) if kind == "all" => (Some(elements), Some(bytes)),
             _ => (argument, None),
@@ -121,9 +123,9 @@ impl FromStr for Contract {
     }
 }
 
-/// Parses a duration: a decimal number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; a bare number
-/// is in seconds. The result is exact to the nanosecond, and finer digits are cut off. Returns
-/// `None` if the text is not a duration or does not fit.
+/// Parses a duration: a decimal number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; a number
+/// without a unit is in seconds. The result is exact to the nanosecond; further digits are
+/// truncated. Returns `None` if the text is not a duration or does not fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text

@@ -11,7 +11,7 @@ mod tests;
 
 pub use check::TypeError;
 
-/// Deepest nesting of structs.
+/// Maximum nesting depth of structs.
 pub const STRUCT_DEPTH_MAX: usize = 8;
 /// Maximum number of fields in one struct.
 pub const STRUCT_FIELDS_MAX: usize = 1024;
@@ -46,7 +46,7 @@ pub enum DataType {
     Bytes,
     /// A point in time, UTC nanoseconds.
     Timestamp,
-    /// One of a list of labels.
+    /// A label from a list.
     Enum(Arc<EnumType>),
     /// An n-dimensional array of scalars, row-major.
     Array(Arc<ArrayType>),
@@ -56,7 +56,7 @@ pub enum DataType {
     Waveform(ElementType),
 }
 
-/// The scalar types that arrays and waveforms consist of.
+/// The types of the elements of arrays and waveforms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElementType {
     /// True or false, one byte each.
@@ -81,7 +81,7 @@ pub enum ElementType {
 /// The labels of an enum. A value is the index of one of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EnumType {
-    /// The labels in order of their number: at least one, all different.
+    /// The labels in the order of their numbers: at least one, all different.
     pub labels: Vec<Arc<str>>,
 }
 
@@ -89,8 +89,8 @@ pub struct EnumType {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArrayType {
     pub element: ElementType,
-    /// Length of each dimension, outermost first; `None` where any length is allowed.
-    /// One to [`ARRAY_RANK_MAX`] dimensions.
+    /// Length of each dimension, outermost first; `None` for a dimension of any length. One to
+    /// [`ARRAY_RANK_MAX`] dimensions.
     pub shape: Vec<Option<u32>>,
 }
 
@@ -116,7 +116,8 @@ impl DataType {
         matches!(self, DataType::F32 | DataType::F64)
     }
 
-    /// The size in bytes of every value of this type in wire form; `None` if sizes differ.
+    /// Returns the size in bytes that every value of this type has in wire form; `None` if sizes
+    /// differ.
     pub fn fixed_size(&self) -> Option<usize> {
         match self {
             DataType::Enum(_) => Some(4),
@@ -126,7 +127,7 @@ impl DataType {
 }
 
 impl ElementType {
-    /// The size in bytes of one element in wire form; `None` for strings.
+    /// Returns the size in bytes of one element in wire form; `None` for strings.
     pub fn fixed_size(self) -> Option<usize> {
         match self {
             ElementType::Bool | ElementType::I8 | ElementType::U8 => Some(1),
@@ -165,7 +166,8 @@ pub(crate) use scalars;
 macro_rules! conversions {
     ($($scalar:ident: $ty:ty = $default:expr;)+) => {
         impl ElementType {
-            /// The element type of this scalar; `None` for bytes, enums and composite types.
+            /// Returns the element type of this scalar type; `None` for bytes, enums and composite
+            /// types.
             pub fn of(data_type: &DataType) -> Option<Self> {
                 match data_type {
                     $(DataType::$scalar => Some(ElementType::$scalar),)+
@@ -177,7 +179,7 @@ macro_rules! conversions {
                 }
             }
 
-            /// The scalar data type with the same values.
+            /// Returns the scalar data type with the same values.
             pub fn data_type(self) -> DataType {
                 match self {
                     $(ElementType::$scalar => DataType::$scalar,)+
@@ -190,8 +192,8 @@ scalars!(conversions);
 
 /// Writes the form used in configuration files and by the command line: `f64`, `enum(OFF, AUTO)`,
 /// `array(f64, 3, *)`, `struct(x: f64, ok: bool)`, `waveform(i16)`. Labels and field names that
-/// contain punctuation are written in JSON quotes. Parsed back by
-/// [`text::parse_type`](crate::text::parse_type).
+/// contain punctuation are written in JSON quotes. [`text::parse_type`](crate::text::parse_type) is
+/// the inverse.
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

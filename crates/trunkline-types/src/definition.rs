@@ -1,4 +1,4 @@
-//! The configuration of a library and its variables, in the terms shared by files, code and the
+//! The configuration of a library and its variables, in the form shared by files, code and the
 //! wire.
 
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::alarm::AlarmDefinition;
 use crate::{AuditMode, DataType, Scaling, Value};
 
-/// Maximum number of variables that one engine can have at a time: one for each slot that a
-/// handle can name.
+/// Maximum number of variables that one engine can have at a time: one for each slot that a handle
+/// can refer to.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
 /// Longest description of a library or a variable, in bytes.
@@ -49,22 +49,22 @@ pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
     }
 }
 
-/// Number of low bits of a handle that hold the slot; the bits above hold the generation.
+/// Number of low bits of a handle that contain the slot; the higher bits contain the generation.
 pub const HANDLE_SLOT_BITS: u32 = 21;
 
-/// Returns the slot of a handle: the index of its variable in tables. The slot of a removed
-/// variable is reused.
+/// Returns the slot of a handle, which is the index of its variable in tables. The slot of a
+/// removed variable is reused.
 #[must_use]
 #[inline]
 pub const fn slot_of(handle: u32) -> u32 {
     handle & ((1 << HANDLE_SLOT_BITS) - 1)
 }
 
-/// Returns the generation of a handle: the number of variables that had its slot before.
+/// Returns the generation of a handle, which is the number of previous variables in its slot.
 #[must_use]
 #[inline]
 pub const fn generation_of(handle: u32) -> u16 {
-    // 11 bits remain, so the value fits a `u16`.
+    // 11 bits remain, so the value fits into a `u16`.
     (handle >> HANDLE_SLOT_BITS) as u16
 }
 
@@ -73,7 +73,7 @@ pub const fn generation_of(handle: u32) -> u16 {
 pub struct LibraryDefinition {
     /// Name of the library: the first segment of the full name of each of its variables.
     pub name: String,
-    /// Description for people; may be empty.
+    /// Description for users; may be empty.
     pub description: String,
     pub variables: Vec<VariableDefinition>,
 }
@@ -92,18 +92,18 @@ pub struct VariableDefinition {
 pub struct Properties {
     /// The type of the variable's value.
     pub data_type: DataType,
-    /// Description for people; may be empty.
+    /// Description for users; may be empty.
     pub description: String,
     /// Engineering unit, such as `%` or `m3/h`; may be empty.
     pub units: String,
     /// Lowest and highest engineering value. Deadbands are a percentage of this range, and `coerce`
     /// uses its ends.
     pub range: Option<(f64, f64)>,
-    /// Replace values outside `range` by its nearest end instead of refusing them (H-04).
+    /// True to replace values outside `range` with its nearest end instead of refusing them (H-04).
     pub coerce: bool,
-    /// Number of decimal places shown to people.
+    /// Number of decimal places shown to users.
     pub precision: Option<u8>,
-    /// Access allowed to anyone, whatever their rights.
+    /// Access type, which limits all clients regardless of their rights.
     pub access: Access,
     /// The scope in which the variable can be reached: over the network, or only in its own
     /// process.
@@ -117,32 +117,34 @@ pub struct Properties {
     /// True if updates carry timestamps; without them, writes within one process are faster
     /// (SP-03).
     pub timestamps: bool,
-    /// Longest time that a writer waits for an `all` subscription that has reached its bound. With
-    /// zero a writer never waits, and the slow subscription ends with `overrun`.
+    /// Longest time that a writer waits for an `all` subscription that has reached its bound. If it
+    /// is zero, a writer never waits, and the slow subscription ends with `overrun`.
     pub stall: Duration,
     /// Age above which a reading is marked `stale`.
     pub max_age: Option<Duration>,
-    /// The value at start while the source has not delivered one (H-17).
+    /// The value after the start, until the source delivers one (H-17).
     pub initial: Option<Value>,
-    /// Keep the newest value across a restart of the engine; it takes precedence over `initial`.
+    /// True to retain the newest value across a restart of the engine; it takes precedence over
+    /// `initial`.
     pub retain: bool,
-    /// A register number, under which the variable can also be named: `:/20` is the variable with
-    /// the number 20 (LM-01). Unique within the engine.
+    /// A register number, by which the variable can also be addressed: `:/20` is the variable with
+    /// the number 20 (LM-01). It is unique within the engine.
     pub number: Option<u32>,
-    /// Only one client may write the variable: the first that does, until it disconnects (H-19).
+    /// True if only one client may write the variable: the first client that writes it, until it
+    /// disconnects (H-19).
     pub single_writer: bool,
     /// Selects whether client writes are entered in the engine's audit, and what happens when the
     /// audit has no room (B-24).
     pub audit: AuditMode,
     /// The source of the value, as `io-server:item`; empty if there is none.
     pub source: String,
-    /// Full name of the variable of the same engine whose value this one shows and writes (H-20);
-    /// empty if this is not an alias. The alias has its own access, scaling, range, deadband and
-    /// units. Its scaling takes the target's value as the raw value.
+    /// Full name of the target: the variable of the same engine whose value this variable mirrors
+    /// and writes (H-20); empty if this is not an alias. The alias has its own access, scaling,
+    /// range, deadband and units. Its scaling uses the target's value as the raw value.
     pub alias: String,
-    /// The place of its configuration, as `file:line`; empty if a program made it.
+    /// The place of its configuration, as `file:line`; empty if a program created it.
     pub origin: String,
-    /// The alarms of the variable, each with a name of its own.
+    /// The alarms of the variable, each with a different name.
     pub alarms: Vec<AlarmDefinition>,
 }
 
@@ -161,15 +163,15 @@ pub enum Access {
 /// The scope in which a variable can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scope {
-    /// Hosted: within the process and over the network.
+    /// The variable can be reached within the process and over the network.
     #[default]
     Network,
-    /// Single-process: never visible to a connection.
+    /// The variable can be reached only in its own process, never over a connection.
     Process,
 }
 
-/// Deadbands in percent of the engineering range (100 if no range is set). With 0 every change
-/// passes.
+/// Deadbands in percent of the engineering range (100 if no range is set). With 0, every change is
+/// an update.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Deadband {
     /// Deadband for values that clients write, 0 to 100.
@@ -186,21 +188,21 @@ pub enum Fifo {
     Off,
     /// One element, which always holds the newest value and is never empty or full (SP-14, SP-15).
     Single {
-        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
+        /// Number of elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
-    /// Many elements, each of which is taken once (SP-16..SP-19).
+    /// Several elements, each of which is taken once (SP-16..SP-19).
     Multi {
         /// Number of values that the FIFO can hold.
         capacity: u32,
-        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
+        /// Number of elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
 }
 
 impl Properties {
-    /// The type of the raw values that the source delivers and accepts. It is `f64` for scaled
-    /// numbers, because an integer would be rounded before it is scaled.
+    /// Returns the type of the raw values that the source delivers and accepts. It is `f64` for
+    /// scaled numbers, because an integer would be rounded before it is scaled.
     pub fn raw_type(&self) -> &DataType {
         match self.scaling {
             Some(Scaling::Linear { .. } | Scaling::SquareRoot { .. }) => &DataType::F64,
@@ -208,8 +210,8 @@ impl Properties {
         }
     }
 
-    /// The properties of a plain variable of this type: read-write, hosted, unscaled, without a
-    /// deadband.
+    /// Creates the default properties of a variable of this type: read-write, reachable over the
+    /// network, without scaling or a deadband.
     pub fn new(data_type: DataType) -> Self {
         Self {
             data_type,
@@ -238,7 +240,7 @@ impl Properties {
         }
     }
 
-    /// Width of the engineering range; 100 if no range is set (H-05).
+    /// Returns the width of the engineering range; 100 if no range is set (H-05).
     pub fn span(&self) -> f64 {
         self.range.map_or(100.0, |(low, high)| high - low)
     }

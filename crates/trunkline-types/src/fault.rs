@@ -4,12 +4,12 @@ use std::fmt;
 
 macro_rules! fault_codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
-        /// The number of a fault. Numbers unknown to this version are preserved; the sentence that
-        /// comes with them still describes the problem.
+        /// The code of a fault. Numbers unknown to this version are preserved; the sentence that
+        /// accompanies them still describes the problem.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum FaultCode {
             $($(#[doc = $doc])+ $variant,)+
-            /// A number from a newer version.
+            /// A code defined by a newer version; contains its number.
             Unknown(u16),
         }
 
@@ -24,7 +24,7 @@ macro_rules! fault_codes {
                 }
             }
 
-            /// The number on the wire; 0 is never a fault.
+            /// Returns the number on the wire; 0 is never a fault.
             pub const fn number(self) -> u16 {
                 match self {
                     $(FaultCode::$variant => $number,)+
@@ -32,7 +32,7 @@ macro_rules! fault_codes {
                 }
             }
 
-            /// The name for programs and scripts to match on.
+            /// Returns the name for programs and scripts to match on.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(FaultCode::$variant => $name,)+
@@ -40,8 +40,8 @@ macro_rules! fault_codes {
                 }
             }
 
-            /// The general sentence of the fault: its meaning, the party at fault and what to do
-            /// next. Used if no specific sentence came with it.
+            /// Returns the general sentence of the fault: its meaning, the party at fault and what
+            /// to do next. It is used if there is no specific sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(FaultCode::$variant => concat!($($doc),+).trim_start(),)+
@@ -195,7 +195,7 @@ fault_codes! {
 pub struct Fault {
     /// The code for programs to match on.
     pub code: FaultCode,
-    /// The sentence for people: the party at fault and what to do next.
+    /// The sentence for users: the party at fault and what to do next.
     pub sentence: String,
 }
 
@@ -204,7 +204,7 @@ pub struct Fault {
 pub struct FaultRef<'a> {
     /// The code for programs to match on.
     pub code: FaultCode,
-    /// The sentence for people; may be empty, see [`FaultRef::to_fault`].
+    /// The sentence for users; may be empty, see [`FaultRef::to_fault`].
     pub sentence: &'a str,
 }
 
@@ -217,7 +217,7 @@ impl Fault {
         }
     }
 
-    /// The borrowed form, for encoding.
+    /// Returns the borrowed form, for encoding.
     pub fn as_ref(&self) -> FaultRef<'_> {
         FaultRef {
             code: self.code,
@@ -234,7 +234,8 @@ impl From<FaultCode> for Fault {
 }
 
 impl FaultRef<'_> {
-    /// Converts to the owned form; an empty sentence is replaced by the general one of the code.
+    /// Converts to the owned form; an empty sentence is replaced by the general sentence of the
+    /// code.
     pub fn to_fault(self) -> Fault {
         if self.sentence.is_empty() {
             self.code.into()

@@ -1,7 +1,6 @@
-//! The elements of real-time FIFOs, and the rules for which FIFOs can be made (SP-08, SP-09,
-//! SP-22).
+//! The elements of real-time FIFOs, and the rules for valid FIFOs (SP-08, SP-09, SP-22).
 //!
-//! The engine applies these rules when it makes FIFOs, and a configuration is checked against the
+//! The engine applies these rules when it creates FIFOs. A configuration is checked against the
 //! same rules when it is read.
 
 use crate::wire::Reader;
@@ -9,18 +8,18 @@ use crate::{DataType, ElementType, Fifo, Properties};
 
 /// Maximum number of words in one element; larger values belong in streams or recordings.
 pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
-/// Maximum number of words in one FIFO: 512 MiB, all allocated when the FIFO is made.
+/// Maximum number of words in one FIFO: 512 MiB, all allocated when the FIFO is created.
 pub const FIFO_WORDS_MAX: usize = 1 << 26;
 
-/// Words before the samples of a waveform: start time and interval.
+/// Number of words before the samples of a waveform: start time and interval.
 pub const WAVEFORM_WORDS: usize = 2;
 
-/// The layout of one FIFO element: a fixed count of numbers, each in one word.
+/// The layout of one FIFO element: a fixed number of values, each in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FifoElement {
     /// Layout of a value in the element.
     pub shape: FifoShape,
-    /// Numbers in a value, at least 1.
+    /// Number of array elements or samples in a value, at least 1.
     pub length: usize,
     /// Type of the elements of an array or waveform; `None` for a scalar.
     pub element: Option<ElementType>,
@@ -47,7 +46,7 @@ pub struct FifoHead {
     pub length: u64,
 }
 
-/// The reason why a FIFO cannot be made.
+/// The reason why a FIFO cannot be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FifoError {
     #[error("an element of the FIFO is never empty; set `fifo.length`")]
@@ -78,7 +77,7 @@ pub enum FifoError {
          recording for larger blocks"
     )]
     ElementTooLong {
-        /// Words in one element.
+        /// Number of words in one element.
         words: usize,
     },
     /// The FIFO would have more than [`FIFO_WORDS_MAX`] words.
@@ -87,15 +86,15 @@ pub enum FifoError {
          may have; make it shorter"
     )]
     TooLong {
-        /// Elements in the FIFO.
+        /// Number of elements in the FIFO.
         capacity: usize,
-        /// Words in one element.
+        /// Number of words in one element.
         words: usize,
     },
 }
 
 impl FifoElement {
-    /// Returns the layout for the FIFO that the properties ask for; `None` if they ask for none.
+    /// Returns the layout for the FIFO that the properties request; `None` if they request none.
     ///
     /// # Errors
     /// The type cannot be in a FIFO, or the length is 0.
@@ -132,7 +131,7 @@ impl FifoElement {
         }))
     }
 
-    /// Words in one element, timestamp included.
+    /// Returns the number of words in one element, including the timestamp.
     pub fn words(&self) -> usize {
         let head = match self.shape {
             FifoShape::Waveform => WAVEFORM_WORDS,
@@ -145,7 +144,7 @@ impl FifoElement {
     /// waveform do not pass through a FIFO and are not counted.
     ///
     /// # Errors
-    /// The number of elements that the value has; 0 if the bytes are cut short.
+    /// The number of elements that the value has; 0 if the bytes are truncated.
     pub fn check_length(&self, bytes: &[u8]) -> Result<(), u64> {
         match self.shape.head(&mut Reader::new(bytes)) {
             Some(head) if head.length == self.length as u64 => Ok(()),
@@ -155,7 +154,8 @@ impl FifoElement {
 }
 
 impl FifoShape {
-    /// Reads the part of a value in wire form before its elements; `None` if it is cut short.
+    /// Reads the part of a value in wire form before its elements; returns `None` if it is
+    /// truncated.
     #[inline]
     pub fn head(self, reader: &mut Reader<'_>) -> Option<FifoHead> {
         match self {
@@ -178,7 +178,7 @@ impl FifoShape {
     }
 }
 
-/// Checks that the FIFO requested by the properties can be made (SP-08, SP-09, SP-22).
+/// Checks that the FIFO requested by the properties can be created (SP-08, SP-09, SP-22).
 pub fn check(properties: &Properties) -> Result<(), FifoError> {
     let Some(element) = FifoElement::of(properties)? else {
         return Ok(());

@@ -1,25 +1,27 @@
-//! The loss ledger: exact counters of what happened to every update, by cause.
+//! The loss ledger: exact counters that account for every update, by outcome and cause.
 //!
 //! The engine and the client keep the same counters, the protocol sends them, and tools show them.
-//! All are cumulative: the losses between two readings are the difference of two values. Each
-//! ledger has an identity that holds at any moment at which its owner is not just changing it.
+//! All counters are cumulative: the losses between two readings are the difference between the
+//! counters at these times. Each ledger has an identity that holds at any time except while its
+//! owner is changing it.
 
-/// Counts what happened to the writes offered to a variable.
+/// Counts the writes offered to a variable, by outcome.
 ///
 /// `offered = written + unchanged + superseded + refused + unknown + fifo_overflow + upstream_lost`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct UpstreamLedger {
-    /// Writes that reached the variable; a write answered with would-block is not offered yet.
+    /// Writes that reached the variable; a write answered with would-block does not count as
+    /// offered.
     pub offered: u64,
     /// Writes that became updates and were numbered.
     pub written: u64,
     /// Writes within the deadband.
     pub unchanged: u64,
-    /// Writes that were replaced by a later one (write mode `newest`).
+    /// Writes that were replaced by a later write (write mode `newest`).
     pub superseded: u64,
     /// Writes refused by a rule.
     pub refused: u64,
-    /// Writes of which it is not known whether they were carried out.
+    /// Writes with an unknown outcome.
     pub unknown: u64,
     /// Writes lost in a full real-time FIFO.
     pub fifo_overflow: u64,
@@ -27,8 +29,8 @@ pub struct UpstreamLedger {
     pub upstream_lost: u64,
 }
 
-/// Counts what happened to a variable's updates on their way to one subscription, from the sequence
-/// at which it opened.
+/// Counts a variable's updates for one subscription by outcome, from the sequence at which the
+/// subscription opened.
 ///
 /// ```text
 /// written = filtered + coalesced + dropped_queue + dropped_overrun + dropped_disconnect
@@ -38,27 +40,27 @@ pub struct UpstreamLedger {
 pub struct SubscriptionLedger {
     /// Updates numbered since the subscription opened.
     pub written: u64,
-    /// Withheld by the subscription's filters.
+    /// Updates withheld by the subscription's filters.
     pub filtered: u64,
-    /// Replaced by a newer value, as the contract allows.
+    /// Updates replaced by a newer value, as the contract allows.
     pub coalesced: u64,
-    /// Dropped because a bounded buffer was full.
+    /// Updates dropped because a bounded buffer was full.
     pub dropped_queue: u64,
-    /// Dropped because an `all` subscription overran its bound.
+    /// Updates dropped because an `all` subscription exceeded its bound.
     pub dropped_overrun: u64,
-    /// Dropped because the connection was down.
+    /// Updates dropped because the connection was down.
     pub dropped_disconnect: u64,
-    /// Waiting to be sent.
+    /// Updates waiting to be sent.
     pub waiting: u64,
-    /// Sent, but receipt is not confirmed yet.
+    /// Updates sent whose receipt is not confirmed yet.
     pub sent_unconfirmed: u64,
-    /// Receipt confirmed.
+    /// Updates whose receipt is confirmed.
     pub received: u64,
-    /// Sent again because the client was found to have something else (B-10); not part of the sum.
+    /// Sent again because the client had a different value (B-10); not part of the sum.
     pub repaired: u64,
 }
 
-/// The end of one item of a subscription, for example because the subscription overran its bound.
+/// The end of one item of a subscription, for example because the subscription exceeded its bound.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EndedItem {
     /// Handle of the variable.
@@ -70,22 +72,22 @@ pub struct EndedItem {
     pub lost: u64,
 }
 
-/// Counts what happened to the updates that reached a client.
+/// Counts the updates that reached a client, by outcome.
 ///
 /// `received = taken + coalesced + dropped + waiting`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientLedger {
     pub received: u64,
-    /// Taken by the application; displays call this "delivered".
+    /// Updates taken by the application; displays call this "delivered".
     pub taken: u64,
-    /// Replaced by a newer value before they were taken.
+    /// Updates replaced by a newer value before they were taken.
     pub coalesced: u64,
-    /// Dropped because a queue was full.
+    /// Updates dropped because a queue was full.
     pub dropped: u64,
-    /// Waiting to be taken.
+    /// Updates waiting to be taken.
     pub waiting: u64,
-    /// Of the received updates, those that the engine sent again because this client was found to
-    /// have something else (B-10).
+    /// Number of received updates that the engine sent again because this client had a different
+    /// value (B-10).
     pub repaired: u64,
 }
 
@@ -131,7 +133,7 @@ impl SubscriptionLedger {
         sum(&parts) == u128::from(self.written)
     }
 
-    /// Updates lost against the contract: dropped for any cause.
+    /// Returns the number of updates lost in violation of the contract: dropped for any cause.
     pub fn lost(&self) -> u64 {
         self.dropped_queue
             .saturating_add(self.dropped_overrun)
@@ -146,7 +148,7 @@ impl ClientLedger {
     }
 }
 
-/// The exact sum: eight `u64` values cannot exceed a `u128`.
+/// Returns the exact sum: the sum of eight `u64` values always fits into a `u128`.
 fn sum(parts: &[u64]) -> u128 {
     parts.iter().map(|part| u128::from(*part)).sum()
 }

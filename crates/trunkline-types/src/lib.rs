@@ -1,15 +1,15 @@
 //! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of
 //! Trunkline.
 //!
-//! Every other crate builds on this one. It defines what a variable's value *is*, independent of
-//! where the value lives. It performs no I/O, starts no thread and reads no clock.
+//! Every other crate builds on this one. It defines the values of variables, independently of where
+//! they are stored. It performs no I/O, starts no thread and reads no clock.
 //!
 //! ```text
-//! Name, Pattern, Url     where a variable is            name, pattern, url
-//! DataType, Value        what it holds                  data_type, value, array, waveform
-//! Sample, Reading        what a reader gets             sample, quality, time
-//! VariableDefinition     how it is configured           definition, scaling, deadband
-//! wire, json, text       its three outward forms        wire/, json, text
+//! Name, Pattern, Url     the address of a variable      name, pattern, url
+//! DataType, Value        its type and value             data_type, value, array, waveform
+//! Sample, Reading        the data that a reader gets    sample, quality, time
+//! VariableDefinition     its configuration              definition, scaling, deadband
+//! wire, json, text       its three external forms       wire/, json, text
 //! ```
 //!
 //! # Layout
@@ -21,12 +21,12 @@
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
-//! - [`verb`], [`condition`]: what clients ask for.
-//! - [`outcome`], [`mod@fault`], [`why`]: the ends of a write, reasons of a refusal, explanations.
+//! - [`verb`], [`condition`]: the actions that clients request, and search conditions.
+//! - [`outcome`], [`mod@fault`], [`why`]: outcomes of a write, reasons for a refusal, explanations.
 //! - [`audit`]: the record of actions on an engine.
-//! - [`history`]: what an engine records of its variables, and queries of it.
+//! - [`history`]: the recorded updates of variables, and queries of them.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
-//! - [`json`], [`text`]: the forms for people and scripts.
+//! - [`json`], [`text`]: the forms for users and scripts.
 
 #![forbid(unsafe_code)]
 

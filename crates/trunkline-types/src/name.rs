@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Every [printable](crate::text::is_unprintable) character is legal. Four characters have a
-//! special meaning and are escaped where they are meant literally: `%2F` is `/`, `%23` is `#`,
-//! `%25` is `%`, `%2A` is `*`. Names are compared byte by byte in escaped form, and case counts.
-//! `.` and `..` are ordinary segments and are never resolved.
+//! special meaning and must be escaped to be used literally: `%2F` is `/`, `%23` is `#`, `%25` is
+//! `%`, `%2A` is `*`. Names are compared byte by byte in escaped form, and are case-sensitive. `.`
+//! and `..` are ordinary segments and are never resolved.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -18,14 +18,14 @@ use std::str::FromStr;
 
 use crate::text::is_unprintable;
 
-/// Longest full name in bytes, escapes and field included.
+/// Longest full name in bytes, including escapes and the field.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// The library name under which a register number is looked up: `:/20` is another name of the
-/// variable whose `number` is 20. No library can have this name.
+/// The library name that denotes register numbers: `:/20` is another name of the variable whose
+/// `number` is 20. No library can have this name.
 pub const NUMBERS_LIBRARY: &str = ":";
 
-/// Returns true if the name, of a library or a variable, is reserved for the engine.
+/// Returns true if the name of a library or variable is reserved for the engine.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with('_')
 }
@@ -111,7 +111,7 @@ pub enum NameError {
     /// The field after the `#` is empty.
     #[error("the field after '#' is empty: write %23 for the character itself")]
     EmptyField,
-    /// The text must be a single segment, such as a library's name or a field's, but contains a
+    /// The text must be a single segment, such as the name of a library or a field, but contains a
     /// slash or a hash.
     #[error(
         "{character:?} at byte {position} ends the segment, but one segment is needed: write {escape}"
@@ -146,42 +146,42 @@ impl Name {
     /// Returns the full name of the variable `path` of `library`; both are given escaped.
     ///
     /// # Errors
-    /// [`NameError`] as in [`Name::parse`], also if `library` is not a single segment.
+    /// [`NameError`], as for [`Name::parse`] or if `library` is not a single segment.
     pub fn join(library: &str, path: &str) -> Result<Self, NameError> {
         check_segment(library)?;
         Self::parse(&format!("{library}/{path}"))
     }
 
-    /// The first segment, escaped.
+    /// Returns the first segment, escaped.
     pub fn library(&self) -> &str {
         self.0
             .split_once('/')
             .map_or(&*self.0, |(library, _)| library)
     }
 
-    /// The path after the library, without the field, escaped.
+    /// Returns the path after the library, without the field, escaped.
     pub fn path(&self) -> &str {
         self.without_field()
             .split_once('/')
             .map_or("", |(_, path)| path)
     }
 
-    /// The field after the `#`, such as `units` or `alarm.hi.limit`.
+    /// Returns the field after the `#`, such as `units` or `alarm.hi.limit`.
     pub fn field(&self) -> Option<&str> {
         self.0.split_once('#').map(|(_, field)| field)
     }
 
-    /// The name of the variable, without its field.
+    /// Returns the name of the variable, without its field.
     pub fn without_field(&self) -> &str {
         self.0.split_once('#').map_or(&*self.0, |(body, _)| body)
     }
 
-    /// The segments, library first, without the field, escaped; at least two.
+    /// Returns the segments without the field, library first, escaped; at least two.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.without_field().split('/')
     }
 
-    /// The whole name, field included, in canonical form.
+    /// Returns the whole name in canonical form, including the field.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -257,7 +257,7 @@ pub fn escape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Reverses [`escape_segment`]; escapes other than the four are left unchanged.
+/// Reverses [`escape_segment`]; other escapes than these four are left unchanged.
 pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -275,13 +275,13 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Returns the candidate that `name` was probably meant to be. A candidate that differs only in
-/// case wins; otherwise the first of the nearest candidates within an edit distance of a quarter of
+/// Returns the candidate that `name` was probably intended to be: a candidate that differs only in
+/// case, or otherwise the first of the nearest candidates within an edit distance of a quarter of
 /// the name's length (at least one). Swapping two neighbouring characters counts as one edit.
 ///
-/// Compares `name` with every candidate, and computes the edit distance to those of similar length.
-/// Use it for single misses, not for each of 100,000 names. Names over 128 characters are compared
-/// by case only.
+/// Compares `name` with every candidate, and computes the edit distance to candidates of similar
+/// length. Use it for individual misses, not for each of 100,000 names. Names of more than 128
+/// characters are only compared ignoring case.
 pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let length = name.chars().count();
     let lower = name.to_lowercase();
@@ -305,8 +305,8 @@ pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         let distance = strsim::osa_distance(name, candidate);
         if distance <= allowed && distance > 0 {
             nearest = Some(candidate);
-            // Only a nearer candidate replaces this one. At distance 1 none is nearer, but a
-            // candidate that differs only in case may still follow.
+            // Only a nearer candidate replaces this one. At distance 1, no candidate is nearer, but
+            // a candidate that differs only in case may still follow.
             allowed = distance - 1;
         }
     }
@@ -320,7 +320,7 @@ pub(crate) enum Stars {
     Refused,
 }
 
-/// Checks in one pass the rules that names, patterns and the name part of URLs share, and converts
+/// Checks, in one pass, the rules shared by names, patterns and the name part of URLs, and converts
 /// escapes to upper case.
 pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
     if text.is_empty() {

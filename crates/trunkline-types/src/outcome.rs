@@ -1,11 +1,11 @@
-//! The ends of a write (B-20).
+//! The outcomes of a write (B-20).
 
 use std::convert::Infallible;
 
-/// The end of a write. Every write has exactly one.
+/// The outcome of a write. Every write has exactly one outcome.
 ///
-/// The layers differ in what an update's position is and in what a reason is; the set of ends is
-/// the same. Where every write is tried, `NotTried` is [`Infallible`].
+/// The layers use different types for positions and reasons, but the set of outcomes is the same.
+/// In layers that try every write, `NotTried` is [`Infallible`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome<At, Why, Cause = Why, NotTried = Infallible> {
     /// The write became the update at this position.
@@ -16,7 +16,7 @@ pub enum WriteOutcome<At, Why, Cause = Why, NotTried = Infallible> {
     Superseded,
     /// A rule refused the write. Nothing changed.
     Refused(Why),
-    /// It is not known whether the write was carried out.
+    /// It is unknown whether the write was carried out.
     Unknown(Cause),
     /// The write was not tried. Nothing changed; it may be tried again.
     NotTried(NotTried),
@@ -30,6 +30,6 @@ pub struct GroupOutcome<O> {
     pub commit: Option<u64>,
     /// The index of the write that caused the refusal of the others.
     pub culprit: Option<usize>,
-    /// One outcome per write, in order.
+    /// The outcome of each write, in order.
     pub outcomes: Vec<O>,
 }

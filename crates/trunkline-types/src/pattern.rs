@@ -1,16 +1,16 @@
-//! Patterns over full names: `*` matches a run of characters within one segment, `**` any number of
+//! Patterns over full names: `*` matches any characters within one segment, `**` any number of
 //! whole segments.
 //!
 //! ```text
 //! boiler/*          every variable directly in boiler
-//! boiler/pump*/on   *  may stand anywhere in a segment, also several times
+//! boiler/pump*/on   *  may occur anywhere in a segment, also several times
 //! boiler/**         everything in boiler
-//! **/alarm          every variable called alarm; ** stands for no segment, too
-//! boiler/*#units    a field of each; without '#' no field matches
+//! **/alarm          every variable called alarm; ** may also match no segment
+//! boiler/*#units    a field of each; without '#', no field matches
 //! ```
 //!
 //! The matcher never backtracks further than the last wildcard of each kind. Its time is therefore
-//! at most proportional to name length times pattern length, whatever the pattern (F22 of the
+//! at most proportional to name length times pattern length, for any pattern (F22 of the
 //! reliability plan).
 
 use std::fmt;
@@ -74,29 +74,30 @@ impl Pattern {
         })
     }
 
-    /// Returns true if the pattern matches the whole of `name`, which is in canonical form.
+    /// Returns true if the pattern matches the whole of `name`, which must be in canonical form.
     pub fn matches(&self, name: &str) -> bool {
         name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut |_| ())
     }
 
-    /// [`matches`](Self::matches) for searches: it charges the steps it takes to `budget`.
+    /// Like [`matches`](Self::matches), for searches: charges its steps to `budget`.
     pub fn matches_within(&self, budget: &mut StepBudget, name: &str) -> bool {
         if !name.starts_with(self.literal_prefix()) {
             return false;
         }
-        // One pass over the name finds its field and its segments, many characters at a time.
+        // One pass over the name, several characters at a time, finds its field and its segments.
         let mut steps = name.len() / 8;
         let matches = matches_counting(&self.text, name, &mut |cost| steps += cost);
         budget.spend(steps);
         matches
     }
 
-    /// Returns true if the pattern has no wildcard and so matches only one name: itself.
+    /// Returns true if the pattern has no wildcard and therefore matches only itself.
     pub fn is_literal(&self) -> bool {
         !Self::has_wildcards(&self.text)
     }
 
-    /// The prefix that every matching name has, for searching only a part of a sorted list.
+    /// Returns the prefix that every matching name has, with which a search can be limited to a
+    /// part of a sorted list.
     pub fn literal_prefix(&self) -> &str {
         let Some(star) = self.text.find('*') else {
             return &self.text;
@@ -112,12 +113,12 @@ impl Pattern {
         }
     }
 
-    /// Returns true if a text that is a name or a pattern is a pattern.
+    /// Returns true if a text that is a name or a pattern contains wildcards.
     pub fn has_wildcards(text: &str) -> bool {
         text.contains('*')
     }
 
-    /// The pattern as text.
+    /// Returns the pattern as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -143,7 +144,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The matcher; it calls `step` for each comparison, with the cost of that comparison.
+/// Implements the matcher; calls `step` for each comparison, with the cost of that comparison.
 fn matches_counting(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let (body, field) = split_field(name);
     let (body_pattern, field_pattern) = split_field(pattern);
@@ -160,8 +161,8 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
         .map_or((text, None), |(body, field)| (body, Some(field)))
 }
 
-/// Matches segments against segments. Once a later `**` is reached, the part before it never has to
-/// be tried again: its leftmost match leaves the most room for the rest.
+/// Matches segments against segments. Once a later `**` is reached, the part before it need not be
+/// tried again, because its leftmost match leaves the most room for the rest.
 fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let mut wanted = pattern.split('/');
     let mut found = name.split('/');
@@ -183,7 +184,7 @@ fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool
             }
             _ => {}
         }
-        // Let the last `**` take one more segment.
+        // Let the last `**` match one more segment.
         let Some((after_deep, given)) = &mut restart else {
             return false;
         };
@@ -195,7 +196,7 @@ fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool
     }
 }
 
-/// Matches characters against characters in the same way: only the last `*` ever takes more.
+/// Matches characters against characters in the same way: only the last `*` can be extended.
 fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -> bool {
     let (pattern, segment) = (pattern.as_bytes(), segment.as_bytes());
     let (mut wanted, mut found) = (0, 0);
@@ -230,8 +231,8 @@ fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -
 
 const DEEP: &str = "**";
 
-/// Steps charged for advancing by one segment, which takes as long as this many comparisons of
-/// characters (measured).
+/// Number of steps charged for advancing by one segment, which takes as long as this number of
+/// character comparisons (measured).
 const SEGMENT_STEPS: usize = 12;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The quality of a sample: how far it can be trusted, why, and which clock stamped it.
+//! The quality of a sample: its trustworthiness with a reason, and the clock of its source
+//! timestamp.
 //!
 //! A quality is one packed `u32`, the same in memory, in cells and on the wire:
 //!
@@ -14,8 +15,8 @@ use std::fmt;
 
 /// The level, reason and clock of a sample.
 ///
-/// Any `u32` is a quality: codes unknown to this version are preserved, so that an older engine
-/// passes on the quality set by a newer one.
+/// Any `u32` is a valid quality: codes unknown to this version are preserved, so that an older
+/// engine passes on the quality set by a newer engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quality(u32);
 
@@ -27,39 +28,40 @@ pub enum Level {
     Good,
     /// The value may be old, clipped or estimated, as the reason explains.
     Uncertain,
-    /// The value must not be used; it is the last one known.
+    /// The value must not be used; it is the last known value.
     Bad,
 }
 
-/// The clock that made the source timestamp (B-40).
+/// The clock of the source timestamp (B-40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Clock {
     #[default]
     Unknown,
-    /// The engine's clock: the source gave no timestamp, so both timestamps are the engine's.
+    /// The engine's clock: the source provided no timestamp, so both timestamps are from the
+    /// engine.
     Engine,
     /// The clock of the source: a device, an I/O server or a program.
     Source,
 }
 
-/// The synchronisation of the clock that made the source timestamp (B-40, B-41).
+/// The synchronisation of the clock of the source timestamp (B-40, B-41).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClockSync {
     #[default]
     Unknown,
     /// The clock followed a reference (PTP, NTP, GPS).
     Synchronised,
-    /// The clock ran free.
+    /// The clock was not synchronised to a reference.
     Free,
     /// The clock had never been set, so the source timestamp is not a time of day.
     Unset,
 }
 
 impl Quality {
-    /// Good, stamped by the engine's clock with unknown synchronisation.
+    /// Good quality, with the engine's clock and unknown synchronisation.
     pub const GOOD: Quality = Quality::new(Level::Good, Reason::None);
 
-    /// Builds a quality with this level and reason, stamped by the engine's clock.
+    /// Builds a quality with this level and reason, and the engine's clock.
     pub const fn new(level: Level, reason: Reason) -> Self {
         let bits = (level as u32) | ((reason.code() as u32 & REASON_MASK) << REASON_SHIFT);
         Self(bits).with_clock(Clock::Engine, ClockSync::Unknown)
@@ -78,18 +80,18 @@ impl Quality {
         Self::new(Level::Bad, reason)
     }
 
-    /// Reads the packed form. Every value is legal; a level unknown to this version counts as bad.
+    /// Reads the packed form. Every value is valid; a level unknown to this version counts as bad.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Returns the packed form, as drawn above.
+    /// Returns the packed form; see the [module](self).
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// The trust in the value.
+    /// Returns the trust in the value.
     pub const fn level(self) -> Level {
         match self.0 & LEVEL_MASK {
             0 => Level::Good,
@@ -108,18 +110,18 @@ impl Quality {
         matches!(self.level(), Level::Bad)
     }
 
-    /// The reason for the level, or additional information about a good value.
+    /// Returns the reason for the level, or additional information about a good value.
     pub const fn reason(self) -> Reason {
         Reason::from_code(((self.0 >> REASON_SHIFT) & REASON_MASK) as u16)
     }
 
-    /// Returns true if the quality has this reason; cheaper than `reason`.
+    /// Returns true if the quality has this reason; faster than `reason`.
     #[inline]
     pub const fn has_reason(self, reason: Reason) -> bool {
         ((self.0 >> REASON_SHIFT) & REASON_MASK) as u16 == reason.code()
     }
 
-    /// The clock that made the source timestamp.
+    /// Returns the clock of the source timestamp.
     pub const fn clock(self) -> Clock {
         match (self.0 >> CLOCK_SHIFT) & 3 {
             1 => Clock::Engine,
@@ -137,7 +139,7 @@ impl Quality {
         }
     }
 
-    /// Returns true if a person or program has forced the value over the source's.
+    /// Returns true if a user or program has forced the value, overriding the source.
     pub const fn is_forced(self) -> bool {
         self.0 & FORCED != 0
     }
@@ -152,13 +154,14 @@ impl Quality {
         self.0 & COERCED != 0
     }
 
-    /// Returns true if the variable has a value. A sample without one holds the default of its
-    /// type, which nothing has delivered; the reason tells why.
+    /// Returns true if the variable has a value. A sample without a value contains the default
+    /// value of its type, which was neither written nor delivered; the reason explains why.
     pub const fn has_value(self) -> bool {
         self.0 & NO_VALUE == 0 && !self.has_reason(Reason::NoValue)
     }
 
-    /// Returns this quality for a variable that has no value yet. The result is never good.
+    /// Returns this quality, changed for a variable that has no value yet. The result is never
+    /// good.
     #[must_use]
     pub const fn without_value(self) -> Self {
         match self.level() {
@@ -175,19 +178,19 @@ impl Quality {
         Self(cleared | ((clock as u32) << CLOCK_SHIFT) | ((sync as u32) << SYNC_SHIFT))
     }
 
-    /// Returns this quality with the forced mark set or cleared.
+    /// Returns this quality with the forced flag set or cleared.
     #[must_use]
     pub const fn with_forced(self, forced: bool) -> Self {
         self.with_flag(FORCED, forced)
     }
 
-    /// Returns this quality with the simulated mark set or cleared.
+    /// Returns this quality with the simulated flag set or cleared.
     #[must_use]
     pub const fn with_simulated(self, simulated: bool) -> Self {
         self.with_flag(SIMULATED, simulated)
     }
 
-    /// Returns this quality with the coerced mark set or cleared.
+    /// Returns this quality with the coerced flag set or cleared.
     #[must_use]
     pub const fn with_coerced(self, coerced: bool) -> Self {
         self.with_flag(COERCED, coerced)
@@ -197,8 +200,9 @@ impl Quality {
         Self(if set { self.0 | flag } else { self.0 & !flag })
     }
 
-    /// The quality of a value computed from two values: the worse level with its reason and clock,
-    /// and the marks of both. Of two equal levels the one with a reason wins, otherwise `self`.
+    /// Returns the quality of a value computed from two values: the worse level with its reason and
+    /// clock, and the flags of both. If the levels are equal, the quality with a reason takes
+    /// precedence, otherwise `self`.
     #[must_use]
     pub fn worst(self, other: Quality) -> Quality {
         let takes_other = match self.level().cmp(&other.level()) {
@@ -220,8 +224,8 @@ impl Default for Quality {
     }
 }
 
-/// Writes the level, such as `good`, the reason, `bad: sensor-failure`, and the marks, `good
-/// (forced, coerced)`.
+/// Writes the level, the reason and the flags: `good`, `bad: sensor-failure`,
+/// `good (forced, coerced)`.
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.level())?;
@@ -298,7 +302,7 @@ macro_rules! reasons {
             /// Every reason known to this version, in the order of their codes.
             pub const ALL: &[Reason] = &[Reason::None, $(Reason::$variant,)*];
 
-            /// The number in the packed form, 14 bits.
+            /// Returns the number in the packed form, 14 bits.
             #[inline]
             pub const fn code(self) -> u16 {
                 match self {
@@ -316,7 +320,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The name shown to people and used by scripts; it never changes.
+            /// Returns the name shown to users and used by scripts; it never changes.
             pub const fn name(self) -> &'static str {
                 match self {
                     Reason::None => "none",
@@ -334,7 +338,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The meaning of the reason, as a sentence.
+            /// Returns the meaning of the reason, as a sentence.
             pub const fn sentence(self) -> &'static str {
                 match self {
                     Reason::None => "There is nothing to say about this value.",

@@ -1,4 +1,4 @@
-//! Samples, and readings: samples as a reader gets them.
+//! Samples, and readings, which are samples in the form in which a reader gets them.
 
 use std::time::Duration;
 
@@ -22,24 +22,25 @@ pub struct Sample {
 pub struct Position {
     /// The engine start to which the sequence belongs; compared for equality only.
     pub epoch: u64,
-    /// 1 for the first update within the epoch; 0 if nothing was written yet.
+    /// 1 for the first update within the epoch; 0 if the variable has not been written yet.
     pub sequence: u64,
 }
 
-/// Updates that a reader did not get between two of its readings, by cause.
+/// Numbers of updates that a reader did not get between two of its readings, by cause.
 ///
-/// `coalesced` is not a loss: a `latest` or `sampled` contract asks for it.
+/// `coalesced` is not a loss, because a `latest` or `sampled` contract requests it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
-    /// Replaced by a newer value, as the contract allows.
+    /// Number of updates replaced by a newer value, as the contract allows.
     pub coalesced: u64,
-    /// Dropped because a bounded buffer was full (`last:n` oldest, `first:n` newest).
+    /// Number of updates dropped because a bounded buffer was full (`last:n` drops the oldest,
+    /// `first:n` the newest).
     pub queue: u64,
-    /// Dropped because an `all` subscription overran its bound.
+    /// Number of updates dropped because an `all` subscription exceeded its bound.
     pub overrun: u64,
-    /// Written while the connection was down.
+    /// Number of updates lost because they were written while the connection was down.
     pub disconnect: u64,
-    /// True if an unknown number was lost because the engine was restarted in between.
+    /// True if an unknown number of updates was lost because the engine was restarted in between.
     pub unknown: bool,
 }
 
@@ -53,7 +54,7 @@ impl Lost {
         unknown: false,
     };
 
-    /// Updates lost against the contract; `None` if their number cannot be known.
+    /// Returns the number of updates lost in violation of the contract; `None` if it is unknown.
     pub fn count(&self) -> Option<u64> {
         let known = self
             .queue
@@ -62,7 +63,7 @@ impl Lost {
         (!self.unknown).then_some(known)
     }
 
-    /// Returns true if the contract was kept: nothing was lost, apart from coalescing.
+    /// Returns true if the contract was met: nothing was lost, apart from coalescing.
     pub fn is_none(&self) -> bool {
         self.count() == Some(0)
     }
@@ -80,7 +81,7 @@ impl Lost {
     }
 }
 
-/// A sample as a reader gets it.
+/// A sample in the form in which a reader gets it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
     pub sample: Sample,
@@ -96,8 +97,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns true if the variable has a value. Without one, `sample.value` is the default of its
-    /// type, which was neither written nor delivered by a device; the quality tells why.
+    /// Returns true if the variable has a value. Without a value, `sample.value` is the default
+    /// value of its type, which was neither written nor delivered by a device; the quality explains
+    /// why.
     pub fn has_value(&self) -> bool {
         self.position.sequence > 0 && self.sample.quality.has_value()
     }

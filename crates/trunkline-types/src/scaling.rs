@@ -1,7 +1,7 @@
 //! Conversion between the raw value of a source and the engineering value of its variable (H-01 to
 //! H-03).
 //!
-//! The arithmetic is `f64`: integers of more than 53 bits lose their last digits.
+//! The arithmetic uses `f64`, so integers of more than 53 bits lose their last digits.
 
 use crate::{DataType, Value};
 
@@ -25,7 +25,7 @@ pub enum Scaling {
     },
     Invert,
     /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The inverse is the same formula.
-    /// Bits outside `select` are 0 in both directions, since their state is not known.
+    /// Bits outside `select` are 0 in both directions, because their state is unknown.
     BitField {
         /// Bits to invert.
         invert: u32,
@@ -37,7 +37,7 @@ pub enum Scaling {
 /// The scaling is not valid for the type, or a value cannot be scaled.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScalingError {
-    /// The data type does not suit this kind of scaling.
+    /// The data type is not suitable for this kind of scaling.
     #[error("{scaling} scaling needs {needed}, not {data_type}")]
     WrongType {
         /// The kind of scaling.
@@ -70,7 +70,7 @@ pub enum ScalingError {
         result: f64,
         data_type: String,
     },
-    /// The type of the value does not suit this scaling.
+    /// The type of the value is not suitable for this scaling.
     #[error("{scaling} scaling cannot be applied to this value: it needs {needed}")]
     WrongValue {
         /// The kind of scaling.
@@ -113,13 +113,13 @@ impl Scaling {
     }
 
     /// Converts a raw value to the engineering value, as a value of type `target`. Integers are
-    /// rounded to the nearest; NaN and infinities pass through to floating-point types.
+    /// rounded to the nearest integer; NaN and infinities are passed on to floating-point types.
     ///
     /// Assumes that [`Scaling::check`] has passed.
     ///
     /// # Errors
-    /// [`ScalingError`] if the value has the wrong kind of type, lies below the zero of a square
-    /// root, or its result does not fit `target`.
+    /// [`ScalingError`] if the value has an unsuitable type, lies below the zero of a square root,
+    /// or its result does not fit into `target`.
     pub fn to_engineering(&self, raw: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, raw) {
             (
@@ -147,7 +147,8 @@ impl Scaling {
     }
 
     /// Converts an engineering value to the raw value, as a value of type `target`, for writing to
-    /// the source. Up to rounding it is the inverse, except for the bits outside a `select` mask.
+    /// the source. Apart from rounding and the bits outside a `select` mask, this is the inverse of
+    /// [`to_engineering`](Self::to_engineering).
     pub fn to_raw(&self, eng: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, eng) {
             (Scaling::Linear { raw, eng: range }, eng) => {
@@ -173,7 +174,7 @@ impl Scaling {
         }
     }
 
-    /// Inverting and bit fields, which are the same in both directions.
+    /// Inverts a boolean or converts a bit field, which is the same operation in both directions.
     fn bits(&self, value: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, value) {
             (Scaling::Invert, Value::Bool(on)) if *target == DataType::Bool => Ok(Value::Bool(!on)),
@@ -232,7 +233,7 @@ impl Scaling {
     }
 }
 
-/// Multiplies before it divides, so that integers stay exact if both ranges are integers, unless
+/// Multiplies before dividing, so that integers remain exact if both ranges are integers, unless
 /// the product is too large.
 fn linear(value: f64, from: [f64; 2], to: [f64; 2]) -> f64 {
     let (from_span, to_span) = (from[1] - from[0], to[1] - to[0]);
@@ -251,10 +252,12 @@ fn root_of(square: f64, value: f64, zero: f64) -> Result<f64, ScalingError> {
     Ok(square.sqrt())
 }
 
-/// Converts the number to this type, rounded to the nearest; `None` if it does not fit.
+/// Converts the number to this type, rounded to the nearest value; returns `None` if it does not
+/// fit.
 pub(crate) fn number_of(number: f64, target: &DataType) -> Option<Value> {
     let whole = number.round();
-    /// The upper limits of 64-bit types are not exact as `f64`, but one above each of them is.
+    /// An `f64` cannot represent the upper limits of 64-bit types exactly, but it can represent
+    /// each limit plus one.
     macro_rules! integer {
         ($variant:ident, $ty:ty) => {
             (whole >= <$ty>::MIN as f64 && whole < <$ty>::MAX as f64 + 1.0)

@@ -1,4 +1,4 @@
-//! Settings of a driver, as configurations and programs give them.
+//! Settings of a driver, in the form used by configurations and programs.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub enum Setting {
     /// A number with a fraction or an exponent.
     Float(f64),
     String(String),
-    /// Any number of the above, not necessarily of one kind.
+    /// Any number of settings, not necessarily of the same kind.
     List(Vec<Setting>),
 }
 

@@ -1,23 +1,23 @@
 //! A budget for searches, so that one search cannot delay others for long.
 
 /// The remaining budget of one slice of a search, in steps. One step is about as much work as
-/// comparing one character. Counting names alone would not bound the time, which depends on the
-/// names and the pattern (F22 of the reliability plan).
+/// comparing one character. A limit on the number of names would not bound the time, which depends
+/// on the names and the pattern (F22 of the reliability plan).
 ///
-/// Work that has begun is finished even if the budget runs out, so a slice may overrun by its last
-/// step of work.
+/// Work that has begun is completed even if the budget is used up, so a slice may exceed the budget
+/// by its last piece of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepBudget {
     left: usize,
 }
 
 impl StepBudget {
-    /// A budget of this many steps.
+    /// Creates a budget of `steps` steps.
     pub const fn new(steps: usize) -> Self {
         Self { left: steps }
     }
 
-    /// Subtracts steps that were done.
+    /// Subtracts completed steps.
     pub fn spend(&mut self, steps: usize) {
         self.left = self.left.saturating_sub(steps);
     }
@@ -27,7 +27,7 @@ impl StepBudget {
         self.left == 0
     }
 
-    /// Number of steps left.
+    /// Returns the number of steps left.
     pub fn left(&self) -> usize {
         self.left
     }

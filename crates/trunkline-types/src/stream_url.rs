@@ -4,18 +4,19 @@
 //! tl://plant7:5900:test bench/Subsystem A/stream 1
 //!      ------                                      host: alias, DNS name, IPv4, or [IPv6];
 //!                                                  empty: localhost
-//!             ----                                 port, when it is digits: the endpoint listens
-//!                                                  there itself
-//!                  ----------                      context, when it is not: tells programs on one
-//!                                                  machine apart; empty when left out
+//!             ----                                 port, if it consists of digits: the endpoint
+//!                                                  itself listens there
+//!                  ----------                      context, otherwise: distinguishes programs on
+//!                                                  one machine; empty if omitted
 //!                             -------------------- name of the endpoint, one segment or more
-//! //plant7/stream 1                                the scheme may be left out
-//! stream 1                                         and the host, which is localhost then
+//! //plant7/stream 1                                the scheme may be omitted
+//! stream 1                                         so may the host, which is then localhost
 //! ```
 //!
-//! Case does not count: the canonical form is in lower case. In a context and in a name, `%` and
-//! two hexadecimal digits represent one byte of UTF-8. The canonical form escapes `/` and `%`; in a
-//! context also `:`, and the first digit of a context that consists of digits only.
+//! URLs are not case-sensitive: the canonical form is in lower case. In a context and in a name,
+//! `%` and two hexadecimal digits represent one byte of UTF-8. The canonical form escapes `/` and
+//! `%`. In a context, it also escapes `:`, and the first digit if the context consists only of
+//! digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,8 +28,8 @@ use crate::url::{UrlError, parse_authority_host, parse_port};
 /// Longest URL of an endpoint in bytes, in canonical form.
 pub const STREAM_URL_BYTES_MAX: usize = 1024;
 
-/// The URL of an endpoint, in canonical form. Of two endpoints that name each other, the lesser one
-/// by this type's order opens the connections.
+/// The URL of an endpoint, in canonical form. If two endpoints name each other, the endpoint with
+/// the lesser URL in this type's order opens the connections.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamUrl {
     host: String,
@@ -48,7 +49,7 @@ pub enum StreamUrlError {
         /// The URL, shortened.
         text: String,
     },
-    /// Two consecutive slashes in the name, or one at its end.
+    /// The name has two consecutive slashes, or a slash at its end.
     #[error(
         "a part of the endpoint's name is empty: write single slashes between its parts, and none at the start or end"
     )]
@@ -74,7 +75,7 @@ pub enum StreamUrlError {
     /// The URL is longer than `STREAM_URL_BYTES_MAX`.
     #[error("the URL has {bytes} bytes; {STREAM_URL_BYTES_MAX} is the limit")]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the URL in bytes.
         bytes: usize,
     },
 }
@@ -113,32 +114,35 @@ impl StreamUrl {
         Ok(url)
     }
 
-    /// The host in lower case, IPv6 without its brackets; `localhost` if none was given.
+    /// Returns the host in lower case, an IPv6 address without brackets; `localhost` if none was
+    /// given.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port at which the endpoint itself listens; `None` if the directory knows where it is.
+    /// Returns the port at which the endpoint itself listens; `None` if the directory knows its
+    /// location.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The context, unescaped; empty by default.
+    /// Returns the context, unescaped; empty by default.
     pub fn context(&self) -> &str {
         &self.context
     }
 
-    /// The parts of the endpoint's name, unescaped; at least one.
+    /// Returns the parts of the endpoint's name, unescaped; at least one.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().map(String::as_str)
     }
 
-    /// Context and name, which together identify an endpoint on its machine.
+    /// Returns context and name, which together identify an endpoint on its machine.
     pub fn endpoint(&self) -> (&str, &[String]) {
         (&self.context, &self.segments)
     }
 
-    /// The same endpoint as known to the directory of its machine: without host and port.
+    /// Returns the URL under which the directory of the endpoint's machine knows it: without host
+    /// and port.
     pub fn within_host(&self) -> Self {
         Self {
             host: LOCALHOST.to_owned(),
@@ -147,7 +151,7 @@ impl StreamUrl {
         }
     }
 
-    /// The same endpoint at another host, for passing a `localhost` URL to another machine.
+    /// Returns the same endpoint at another host, for passing a `localhost` URL to another machine.
     pub fn at_host(&self, host: &str) -> Result<Self, StreamUrlError> {
         let host = match host.contains(':') && !host.starts_with('[') {
             true => format!("[{host}]"),
@@ -166,7 +170,7 @@ impl StreamUrl {
         }
     }
 
-    /// The endpoints whose names are proper prefixes of this one, shortest first.
+    /// Returns the endpoints whose names are proper prefixes of this name, shortest first.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> {
         (1..self.segments.len()).map(|count| Self {
             segments: self.segments[..count].to_vec(),
@@ -175,7 +179,7 @@ impl StreamUrl {
     }
 
     /// Returns true if one name is a proper prefix of the other, part by part, in the same context
-    /// at the same host and port. Then only one of the two may be in use.
+    /// at the same host and port. Only one of two such names may be in use.
     pub fn is_nested_with(&self, other: &Self) -> bool {
         let (shorter, longer) = match self.segments.len() < other.segments.len() {
             true => (self, other),
@@ -295,7 +299,7 @@ fn unescape(text: &str) -> Result<String, StreamUrlError> {
         }
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
-    // One pass may not be enough: the lower case of a few characters has itself a lower case.
+    // One pass may not be enough: the lower case of a few characters itself has a lower case.
     let lower = text.to_lowercase().to_lowercase();
     match lower.chars().find(|character| is_unprintable(*character)) {
         Some(character) => Err(StreamUrlError::Unprintable { character }),

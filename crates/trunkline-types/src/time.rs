@@ -1,5 +1,5 @@
-//! Two clocks that are never mixed: UTC for stamping data, and a monotonic clock for measuring
-//! time.
+//! Times of two clocks that must never be mixed: UTC for timestamps, and a monotonic clock for
+//! measuring time.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,20 +13,20 @@ pub struct Tick(u64);
 
 impl Tick {
     pub const ZERO: Tick = Tick(0);
-    /// Later than every tick a clock returns; "never" as a deadline.
+    /// Later than every tick that a clock returns; means "never" as a deadline.
     pub const MAX: Tick = Tick(u64::MAX);
 
-    /// The tick `nanos` nanoseconds after the origin.
+    /// Creates the tick `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the number of nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// This tick moved forward; stays at [`Tick::MAX`] instead of overflowing.
+    /// Returns this tick moved forward; returns [`Tick::MAX`] instead of overflowing.
     #[must_use]
     pub const fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration_nanos(duration)))
@@ -40,7 +40,7 @@ impl Tick {
         (earliest < Tick::MAX).then_some(earliest)
     }
 
-    /// Time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Tick) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -55,13 +55,13 @@ impl fmt::Debug for Tick {
 /// The same moment on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// On the monotonic clock.
+    /// The time of the monotonic clock.
     pub now: Tick,
-    /// In UTC.
+    /// The time in UTC.
     pub wall: Timestamp,
 }
 
-/// A duration as nanoseconds, at most `u64::MAX` (584 years).
+/// Converts a duration to nanoseconds, at most `u64::MAX` (584 years).
 pub const fn duration_nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 {
@@ -83,28 +83,30 @@ impl Timestamp {
     /// The earliest time accepted from a set clock: 2000-01-01T00:00:00Z.
     pub const PLAUSIBLE_MIN: Timestamp = Timestamp(946_684_800_000_000_000);
 
-    /// The time `nanos` nanoseconds after 1970-01-01T00:00:00Z (before it if negative).
+    /// Creates the time `nanos` nanoseconds after 1970-01-01T00:00:00Z (before it if negative).
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    /// Returns the number of nanoseconds since 1970-01-01T00:00:00Z.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// False for times before 2000: devices whose clock was never set report 1970, 1980 or 1904.
+    /// Returns false for times before 2000: devices whose clock was never set report 1970, 1980 or
+    /// 1904.
     pub const fn is_plausible(self) -> bool {
         self.0 >= Self::PLAUSIBLE_MIN.0
     }
 
-    /// This time moved by `nanos`; stays at the end of the range instead of overflowing.
+    /// Returns this time moved by `nanos`; returns the end of the range instead of overflowing.
     #[must_use]
     pub const fn saturating_add_nanos(self, nanos: i64) -> Self {
         Self(self.0.saturating_add(nanos))
     }
 
-    /// Nanoseconds from `earlier` to this time; negative if `earlier` is later.
+    /// Returns the number of nanoseconds from `earlier` to this time; negative if `earlier` is
+    /// later.
     pub const fn nanos_since(self, earlier: Timestamp) -> i64 {
         self.0.saturating_sub(earlier.0)
     }

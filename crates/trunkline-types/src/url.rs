@@ -3,17 +3,18 @@
 //! ```text
 //! tl://plant7:5850/boiler/level#units
 //!      ------                          host: alias, DNS name, IPv4, or IPv6 in brackets
-//!             ----                     port, 5850 when left out
+//!             ----                     port, 5850 if omitted
 //!                  ------------------  name, pattern, or library
 //! tl:///boiler/level                   this machine or the selected context
 //! boiler/level                         the same
-//! tl+tcp://plant7/boiler/level         over TCP, also where something better can be chosen
+//! tl+tcp://plant7/boiler/level         over TCP, even if a better transport is available
 //! tl+unix:///run/plant.sock/boiler/level
 //!          ---------------              a Unix socket, whose path ends in .sock
-//! tl+shm:///run/plant.sock/boiler/level  the same, and through it shared memory or nothing
+//! tl+shm:///run/plant.sock/boiler/level  the same, with shared memory; fails without it
 //! ```
 //!
-//! The host is not case-sensitive and is kept in lower case; the name is kept in [`Name`]'s form.
+//! The host is not case-sensitive and is stored in lower case; the name is stored in the form of
+//! [`Name`].
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -26,18 +27,19 @@ use crate::text::clip;
 /// The TCP port of variables, directory and streams.
 pub const DEFAULT_PORT: u16 = 5850;
 
-/// A parsed URL. It can also be built from its parts at run time.
+/// A parsed URL. It can also be built from parts at run time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
     /// The transport of the connection.
     pub via: Via,
-    /// Host in lower case, IPv6 without its brackets; `None` for this machine or the selected
-    /// context.
+    /// Host in lower case, an IPv6 address without brackets; `None` for this machine or the
+    /// selected context.
     pub host: Option<String>,
     /// Port; `None` for [`DEFAULT_PORT`].
     pub port: Option<u16>,
     /// A full name, a pattern or a single segment, in canonical form. Only the rules common to all
-    /// three are checked: pass it to [`Name::parse`] or [`Pattern::parse`](crate::Pattern::parse).
+    /// three have been checked: pass it to [`Name::parse`] or
+    /// [`Pattern::parse`](crate::Pattern::parse).
     pub name: Option<String>,
 }
 
@@ -52,8 +54,8 @@ pub enum Via {
     Tcp,
     /// `tl+unix://`: this Unix socket; the URL then has no host and no port.
     Unix(SocketPath),
-    /// `tl+shm://`: shared memory, set up through this Unix socket. Without it the connection
-    /// fails.
+    /// `tl+shm://`: shared memory, set up through this Unix socket. Without shared memory, the
+    /// connection fails.
     Shared(SocketPath),
 }
 
@@ -130,7 +132,7 @@ impl Url {
         })
     }
 
-    /// The URL of this variable on this machine or in the selected context.
+    /// Creates the URL of this variable on this machine or in the selected context.
     pub fn of(name: &Name) -> Self {
         Self {
             name: Some(name.as_str().to_owned()),
@@ -138,8 +140,8 @@ impl Url {
         }
     }
 
-    /// The URL of this variable at a host, given as alias, DNS name or address, IPv6 with or
-    /// without brackets.
+    /// Creates the URL of this variable at a host, which is an alias, a DNS name or an address; an
+    /// IPv6 address may be given with or without brackets.
     pub fn at(host: &str, port: Option<u16>, name: &Name) -> Result<Self, UrlError> {
         let bare = host
             .strip_prefix('[')
@@ -157,18 +159,19 @@ impl Url {
         })
     }
 
-    /// Removes the name and keeps only the engine's part.
+    /// Removes the name, so that only the engine's part remains.
     #[must_use]
     pub fn without_name(self) -> Self {
         Self { name: None, ..self }
     }
 
-    /// Returns true if the URL names an engine, not this machine or the selected context.
+    /// Returns true if the URL names an engine explicitly, rather than this machine or the selected
+    /// context.
     pub fn has_engine(&self) -> bool {
         self.host.is_some() || matches!(self.via, Via::Unix(_) | Via::Shared(_))
     }
 
-    /// The port to connect to.
+    /// Returns the port to connect to.
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or(DEFAULT_PORT)
     }
@@ -237,7 +240,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
         (None, Some(_)) if is_scheme => Err(UrlError::Scheme {
             scheme: clip(scheme),
         }),
-        // `tl:/x` is a typing error, not a library called `tl:`.
+        // `tl:/x` is treated as a typing error, not as a library called `tl:`.
         (Some(_), None) => Err(UrlError::Scheme {
             scheme: format!("{scheme}:"),
         }),
@@ -275,7 +278,7 @@ fn parse_name(text: &str) -> Result<String, NameError> {
 fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError> {
     let (host, rest) = parse_authority_host(text)?;
     match rest.strip_prefix(':') {
-        // More than one colon: an IPv6 address without its brackets.
+        // With more than one colon, this is an IPv6 address without brackets.
         Some(port) if port.contains(':') => Err(bad_host(text)),
         Some(port) => Ok((host, Some(parse_port(port)?))),
         None if rest.is_empty() => Ok((host, None)),
@@ -283,7 +286,7 @@ fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError
     }
 }
 
-/// Parses the host and returns the rest: empty, or a colon and more.
+/// Parses the host. Also returns the rest, which is empty or begins with a colon.
 pub(crate) fn parse_authority_host(text: &str) -> Result<(Option<String>, &str), UrlError> {
     if text.contains('@') {
         return Err(UrlError::UserInfo);

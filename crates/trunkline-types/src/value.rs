@@ -50,8 +50,8 @@ pub enum Value {
 macro_rules! plain_values {
     ($($scalar:ident: $ty:ty = $default:expr;)+) => {
         impl Value {
-            /// The type, if the variant alone determines it: booleans, numbers, text, bytes and
-            /// timestamps. Attributes of a waveform must have one of these types.
+            /// Returns the type, if the variant alone determines it: for booleans, numbers, text,
+            /// bytes and timestamps. Attributes of a waveform must have one of these types.
             pub fn plain_type(&self) -> Option<DataType> {
                 match self {
                     $(Value::$scalar(_) => Some(DataType::$scalar),)+
@@ -60,9 +60,9 @@ macro_rules! plain_values {
                 }
             }
 
-            /// The value of a variable of this type before anything is written: zero, false, empty
-            /// or the first label. Fixed lengths of arrays are filled with zeros; free dimensions
-            /// are empty.
+            /// Returns the value of a variable of this type before it is first written: zero,
+            /// false, empty or the first label. Fixed lengths of arrays are filled with zeros; free
+            /// dimensions are empty.
             pub fn default_of(data_type: &DataType) -> Value {
                 match data_type {
                     $(DataType::$scalar => Value::$scalar($default),)+
@@ -84,8 +84,8 @@ macro_rules! plain_values {
 scalars!(plain_values);
 
 impl Value {
-    /// Returns true if this is a value of the type `data_type`. Checks variant, shape, enum range
-    /// and every field, and that the attributes of a waveform are plain scalars.
+    /// Returns true if this is a value of the type `data_type`. Checks the variant, the shape, the
+    /// enum range and every field, and checks that the attributes of a waveform are plain scalars.
     pub fn has_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
             (Value::Bool(_), DataType::Bool)
@@ -138,8 +138,8 @@ impl Value {
         })
     }
 
-    /// Converts a number to another number type: integers exactly, others rounded to the nearest.
-    /// Returns `None` if the number does not fit, or if either type is not a number.
+    /// Converts a number to another number type: integers exactly, other numbers rounded to the
+    /// nearest value. Returns `None` if the number does not fit, or if either type is not a number.
     pub fn to_number(&self, data_type: &DataType) -> Option<Value> {
         let Some(whole) = self.as_whole() else {
             return crate::scaling::number_of(self.as_f64()?, data_type);

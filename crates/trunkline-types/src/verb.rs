@@ -1,8 +1,8 @@
-//! The actions that a client asks for.
+//! The actions that a client requests.
 
 use std::time::Duration;
 
-/// The action that a client asks for with a write.
+/// The action that a client requests with a write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WriteVerb {
     /// Sends the value to the variable's provider, and stores it in the cell once the provider has
@@ -11,14 +11,14 @@ pub enum WriteVerb {
     Put,
     /// Stores the value in the cell only, without asking the provider (LM-04).
     Set,
-    /// Sends the cell's value to the provider (LM-06). The write has no value of its own.
+    /// Sends the cell's value to the provider (LM-06). The write itself has no value.
     Send,
-    /// Asks the provider for a fresh value (LM-05). The write has no value of its own.
+    /// Asks the provider for a fresh value (LM-05). The write itself has no value.
     Request,
     /// Holds the variable at the value, overriding the source and other writers, until it is
     /// unforced (H-27).
     Force,
-    /// Lets the variable show its source's value again. The write has no value of its own.
+    /// Lets the variable show its source's value again. The write itself has no value.
     Unforce,
 }
 
@@ -35,19 +35,18 @@ impl WriteVerb {
 /// The action on a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LeaseVerb {
-    /// Take the lease; renews one that the session already holds.
+    /// Take the lease, or renew it if the session already holds it.
     Acquire,
     /// Renew a lease that the session holds.
     Renew,
-    /// Give the lease back.
+    /// Release the lease.
     Release,
 }
 
-/// A lease that was granted, renewed or given back.
+/// A lease that was granted, renewed or released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// Duration from now, as requested but within the limits; zero after the lease was given back.
-    /// Sent in ms.
+    /// Duration from now, as requested but within the limits; zero after a release. Sent in ms.
     pub duration: Duration,
     /// Sequence of the variable's newest update, from which the holder continues.
     pub sequence: u64,

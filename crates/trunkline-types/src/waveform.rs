@@ -19,7 +19,7 @@ pub struct Waveform {
 }
 
 impl Waveform {
-    /// A waveform without samples, starting at the Unix epoch, with unknown interval.
+    /// Creates a waveform without samples that starts at the Unix epoch, with unknown interval.
     pub fn empty(element: ElementType) -> Self {
         Self {
             t0: Timestamp::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! The steps by which an engine, its session and a client explain why a variable does not deliver
+//! The steps with which an engine, its session and a client explain why a variable does not deliver
 //! (B-14).
 
 /// One stage on the path from a variable's source to its consumer.
@@ -24,7 +24,7 @@ pub enum WhyStage {
     Buffer,
     /// The consumer takes the updates.
     Consumer,
-    /// A stage of a newer version.
+    /// A stage defined by a newer version.
     Unknown(u8),
 }
 
@@ -35,7 +35,7 @@ pub enum WhyVerdict {
     /// The stage is the cause.
     Fault,
     Note,
-    /// A verdict of a newer version.
+    /// A verdict defined by a newer version.
     Unknown(u8),
 }
 
@@ -65,7 +65,7 @@ const STAGES: [(WhyStage, &str); 10] = [
 ];
 
 impl WhyStage {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> u8 {
         let index = STAGES.iter().position(|(stage, _)| *stage == self);
         match (self, index) {
@@ -83,7 +83,7 @@ impl WhyStage {
             .map_or(WhyStage::Unknown(number), |(stage, _)| *stage)
     }
 
-    /// The word shown to people and used by scripts.
+    /// Returns the word shown to users and used by scripts.
     pub fn name(self) -> &'static str {
         STAGES
             .iter()
@@ -93,7 +93,7 @@ impl WhyStage {
 }
 
 impl WhyStep {
-    /// Nothing is wrong at this stage.
+    /// Creates a step without a problem at this stage.
     pub fn ok(stage: WhyStage, sentence: impl Into<String>) -> Self {
         Self {
             stage,
@@ -103,7 +103,7 @@ impl WhyStep {
         }
     }
 
-    /// A finding that is worth knowing, but not the cause.
+    /// Creates a step with a finding that is useful to know but is not the cause.
     pub fn note(stage: WhyStage, sentence: impl Into<String>) -> Self {
         Self {
             verdict: WhyVerdict::Note,
@@ -111,7 +111,7 @@ impl WhyStep {
         }
     }
 
-    /// The cause, with its remedy.
+    /// Creates a step that is the cause, with its remedy.
     pub fn fault(stage: WhyStage, sentence: impl Into<String>, next: impl Into<String>) -> Self {
         Self {
             verdict: WhyVerdict::Fault,
@@ -120,7 +120,7 @@ impl WhyStep {
         }
     }
 
-    /// The borrowed form, for encoding.
+    /// Returns the borrowed form, for encoding.
     pub fn as_ref(&self) -> WhyStep<&str> {
         WhyStep {
             stage: self.stage,

@@ -23,7 +23,7 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     }
 }
 
-/// Advances until the dial is decided, without letting time pass.
+/// Advances until the dial has a result, without letting time pass.
 fn decide(sut: &mut Dial, sleeper: &Sleeper) -> Result<Transport, Disconnect> {
     loop {
         match sut.advance(Tick::ZERO) {
@@ -105,7 +105,7 @@ fn an_address_that_does_not_answer_is_given_up() {
         .unwrap();
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
-    // Once its queue is full, the system does not answer callers.
+    // Once its queue is full, the system does not answer further connection requests.
     let mut queued = Vec::new();
     let mut sut = loop {
         let mut sut = to_addresses([address]);

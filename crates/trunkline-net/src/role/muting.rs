@@ -1,4 +1,4 @@
-//! The work that calls leave to the background thread, and their effect on its sleep, with
+//! Tests which work calls leave to the background thread, and how they affect its sleep, with
 //! simulated time.
 
 use std::cell::{Cell, RefCell};
@@ -40,7 +40,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Connected; the background thread has the role and is asleep.
+    /// Creates a connection whose background thread holds the role and is asleep.
     fn new() -> Self {
         NOW.set(1_000_000_000);
         let rig = Self {
@@ -54,7 +54,7 @@ impl Rig {
         rig
     }
 
-    /// Makes a wait of one turn, `after` the previous one. Returns the calls that the sleep
+    /// Makes a wait of one turn, `after` the previous wait. Returns the calls that the sleep
     /// received.
     fn wait(&self, after: Duration) -> Vec<&'static str> {
         NOW.set(NOW.get() + after.as_nanos() as u64);
@@ -140,7 +140,7 @@ fn shutdown_ends_a_muted_sleep() {
 }
 
 impl Rig {
-    /// Connected, without a driver: the background thread was displaced for good.
+    /// Creates a connection without a driver: the background thread was displaced permanently.
     fn free() -> Self {
         let rig = Self::new();
         rig.wait(IDLE);
@@ -149,8 +149,8 @@ impl Rig {
         rig
     }
 
-    /// Makes a call, `after` the previous one, that finds its answer at once or has no time to wait
-    /// for it. Returns the time-outs of the turns that it drives.
+    /// Makes a call, `after` the previous call. If `finds`, it finds its answer at once; otherwise
+    /// it has no time to wait for one. Returns the time-outs of the turns that the call drives.
     fn call(&self, after: Duration, finds: bool) -> Vec<Option<Duration>> {
         NOW.set(NOW.get() + after.as_nanos() as u64);
         let mut turns = Vec::new();
@@ -175,7 +175,7 @@ impl Rig {
     }
 }
 
-/// Readings that are already there are taken faster than the interval, so no call reads the
+/// Takes readings that have already arrived, faster than the interval, so that no call reads the
 /// connection.
 #[test]
 fn calls_answered_at_once_leave_driving_to_the_background_thread() {

@@ -59,8 +59,8 @@ impl Socket {
         self.changed.notify_all();
     }
 
-    /// Returns what only the driver may read: the messages that arrived, and whether the peer has
-    /// closed.
+    /// Returns the number of messages that have arrived, and true if the peer has closed. Only the
+    /// driver may call this.
     fn read(&self) -> (u64, bool) {
         assert!(!self.reading.swap(true, Ordering::SeqCst), "two drivers");
         let mut state = lock(&self.state);
@@ -209,7 +209,8 @@ impl Sleep<Inbox> for Rig {
     }
 }
 
-/// Returns any time: the schedule chooses whether the background thread has waited long enough.
+/// Returns a random time, so that the schedule decides whether the background thread has waited
+/// long enough.
 fn random_time() -> Moment {
     (
         Tick::from_nanos(thread_rng().gen_range(0..8u64)),
@@ -320,7 +321,7 @@ fn task(rig: &Rig) {
     }
 }
 
-/// Waits for something that never comes, and gives up.
+/// Waits for a message that never arrives, and gives up.
 fn impatient(rig: &Rig) {
     for patience in 1..4 {
         let never: Option<()> = rig.wait(patience, |_| None);
@@ -353,8 +354,9 @@ fn shuttle_waiters_and_tasks_share_a_connection() {
 fn shuttle_leaving_driver_passes_the_role_on() {
     explore(&[waiter, impatient, task], |rig| {
         send(rig, 2);
-        // Shuttle's time-outs need not occur, so waiters that give up get changes to check. The
-        // changes end with them: a role that they should have passed on stays lost.
+        // Shuttle need not let time-outs occur, so this loop makes changes that cause the impatient
+        // waiters to check and give up. It stops when they have given up, so that a role which they
+        // failed to pass on stays lost and is detected.
         while !rig.gave_up.load(Ordering::SeqCst) {
             let mut guard = rig.role.lock();
             rig.role.changed(&mut guard);
@@ -370,7 +372,7 @@ fn shuttle_a_parked_waiter_sees_what_the_driver_took_in() {
     fn first(rig: &Rig) {
         rig.wait(u64::MAX, |inbox| (inbox.messages >= 1).then_some(()))
             .unwrap();
-        // The second message comes only after the first was seen, and most likely while another
+        // The second message arrives only after the first was seen, most likely while another
         // thread drives.
         send(rig, 1);
     }
@@ -397,7 +399,7 @@ fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
     });
 }
 
-/// Polls until two messages have come: calls without time, with work between them.
+/// Polls until two messages have arrived: calls with no time to wait, with work between them.
 fn poller(rig: &Rig) {
     for work in [work_for_short, work_for_long] {
         while rig.wait(1, Rig::take_one).is_none() {
@@ -406,8 +408,8 @@ fn poller(rig: &Rig) {
     }
 }
 
-/// Works on messages that it has, with a call for each: the calls find their answer at once and
-/// never wait. Ends after two messages, but does not depend on them.
+/// Processes messages that it already has, with a call for each. The calls find their answer at
+/// once and never wait. Ends after two messages, but does not depend on them.
 fn worker(rig: &Rig) {
     let mut taken = 0;
     while taken < 2 {

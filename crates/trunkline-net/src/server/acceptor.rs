@@ -27,12 +27,12 @@ use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
 /// First and longest pause after the system failed to accept a connection. The next attempt
-/// succeeds at most this long after a descriptor became free.
+/// therefore succeeds at most the longest pause after a descriptor has become free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Number of connections turned away with the spare descriptor at each attempt that fails after the
-/// longest pause. Until then they wait: most shortages are short.
+/// Maximum number of connections turned away with the spare descriptor at each attempt that fails
+/// after the longest pause. Before that, connections wait, because most shortages are short.
 const TURNED_AWAY_MAX: usize = 16;
 
 pub(super) struct Acceptor {
@@ -43,7 +43,7 @@ pub(super) struct Acceptor {
     limits: ArrivalLimits,
     arrivals: Arrivals,
     clock: Clock,
-    /// A descriptor reserved for the moment at which no other is left.
+    /// A descriptor reserved for use when no other is left.
     spare: Option<File>,
     pause: Option<Pause>,
 }
@@ -143,7 +143,7 @@ impl Acceptor {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
-            // An error is a signal of the system, or lack of memory; the loop continues either way.
+            // An error means a signal, or a lack of memory; the loop continues in both cases.
             let polled = self.poll.poll(&mut events, pause);
             for event in events
                 .iter()
@@ -178,7 +178,7 @@ impl Acceptor {
     }
 
     fn admit(&mut self, arrival: Arrival) {
-        // On an error the peer is gone already.
+        // After an error, the peer is already gone.
         match arrival {
             Arrival::Tcp(stream, peer) => {
                 let limits = self.limits;
@@ -212,11 +212,11 @@ impl Acceptor {
     }
 
     /// Admits or refuses a peer on a Unix socket, which is for programs of `owner` only. The mode
-    /// of the file enforces the same, but not for the system's administrator.
+    /// of the file has the same effect, except for the system administrator.
     fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
         match refusal_of(peer.uid, owner) {
             None if self.limits.shared_memory => {
-                // An acceptor offers nothing that could fail.
+                // This cannot fail, because an acceptor makes no offer.
                 if let Ok(transport) = local_transport(stream, peer, Side::Acceptor) {
                     self.admission.admit(transport, || true);
                 }
@@ -284,7 +284,7 @@ impl Acceptor {
 
 enum Fate {
     NoneWaits,
-    /// This connection is unusable; the next may be fine.
+    /// This connection is unusable; the next one may be usable.
     GoneAgain,
     Shortage,
 }

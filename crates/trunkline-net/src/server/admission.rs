@@ -17,18 +17,19 @@ use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// Delay after which the first peer refused for lack of a handshake place should return, and the
-/// interval between such peers. A handshake takes less than 1 ms.
+/// When the handshake limit is reached: the delay after which the first refused peer should try
+/// again, and the interval between such peers. A handshake takes less than 1 ms.
 const SOON: Duration = Duration::from_millis(100);
 const SOON_INTERVAL: Duration = Duration::from_millis(1);
-/// The same for lack of a session or a descriptor, which become free less quickly. Most of these
-/// peers are refused again; the interval is short enough to take a free place within a second.
+/// The same when sessions or descriptors are exhausted, which take longer to become free. Most of
+/// these peers are refused again; the interval is short enough that a free session is used within a
+/// second.
 const LATER: Duration = Duration::from_secs(2);
 pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One place in this many is reserved for programs of the server's own user: other users that open
-/// sessions without end do not lock out the user who can stop them. With fewer places than this,
-/// none is reserved.
+/// One session in this many is reserved for programs of the server's own user, so that other users
+/// who open too many sessions cannot lock out the user who can stop them. If fewer sessions than
+/// this are allowed, none is reserved.
 const KEPT_SHARE: usize = 100;
 
 /// A file given to other processes. Its contents last as long as any reference to it exists.
@@ -36,29 +37,30 @@ pub type SharedFile = Arc<dyn AsFd + Send + Sync>;
 
 /// Creates the endpoint of each session. Called on the session's connection thread.
 pub trait SessionFactory: Send + Sync {
-    /// Creates the endpoint of a new session of `peer`. Other threads reach it through `notifier`.
+    /// Creates the endpoint of a new session of `peer`. Other threads notify it through `notifier`.
     ///
     /// # Errors
     /// The bytes that tell the peer why it is refused. They are sent, then the connection closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
-    /// Returns the last values for a session's peer that asks for them, to be mapped by its
-    /// process: the file of a table ([`create_table`](crate::transport::shm::create_table)) that this peer may read
-    /// in full. The session keeps it until it ends or asks again.
+    /// Returns the file of a table of last values
+    /// ([`create_table`](crate::transport::shm::create_table)) for a session's peer that has asked
+    /// for it. The peer's process maps the file, so the peer must have permission to read the whole
+    /// table. The session keeps it until it ends or asks again.
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         let _ = peer;
         None
     }
 
-    /// Receives the connected socket of a session whose endpoint has given its transport away under
+    /// Receives the connected socket of a session whose endpoint has requested a handover under
     /// this number ([`Endpoint::wants_handover`]). Every byte read from the socket has been passed
     /// to the endpoint.
     fn hand_over(&self, number: u64, peer: Peer, socket: OwnedFd) {
         let _ = (number, peer, socket);
     }
 
-    /// Returns the bytes that tell a peer why it gets no session and after what time it should
-    /// return. If they are empty, the connection closes without a message.
+    /// Returns the bytes that inform a peer why it gets no session and when it should try again. If
+    /// they are empty, the connection closes without a message.
     fn refusal(&self, peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let _ = (peer, refusal, retry_after);
         Vec::new()
@@ -134,7 +136,7 @@ pub(super) struct Admission {
     closed: AtomicBool,
     pipe_capacity: usize,
     clock: Clock,
-    /// Times at which refused peers should return.
+    /// Times at which refused peers should try again.
     soon: Mutex<Turns>,
     later: Mutex<Turns>,
 }
@@ -154,8 +156,8 @@ pub(super) struct Census {
     handshakes: AtomicUsize,
 }
 
-/// One of the allowed sessions. Until the peer has introduced itself, it also counts as one of the
-/// allowed handshakes. Dropping it frees both.
+/// One of the allowed sessions. Until the peer has completed its handshake, it also counts as one
+/// of the allowed handshakes. Dropping it frees both.
 pub(super) struct Seat {
     census: Arc<Census>,
     in_handshake: bool,
@@ -183,8 +185,8 @@ impl Admission {
     }
 
     /// Passes `transport` to a connection thread, which opens a session or refuses it. `is_ours`
-    /// returns true if the peer is a program of this process's user, for which the last places are
-    /// reserved.
+    /// returns true if the peer is a program of this process's user, for which the last sessions
+    /// are reserved.
     pub(super) fn admit(&self, transport: Transport, is_ours: impl Fn() -> bool) {
         match self.census.take_seat(is_ours) {
             Ok(seat) => self.post(Mail::Arrived(transport, seat)),
@@ -207,8 +209,8 @@ impl Admission {
         });
     }
 
-    /// Returns the delay after which a peer refused for lack of room should return. Each peer gets
-    /// a different time.
+    /// Returns the delay after which a peer that was refused at a limit should try again. Each peer
+    /// gets a different time.
     pub(super) fn retry_after(&self, refusal: Refusal) -> Option<Duration> {
         let (turns, earliest) = match refusal {
             Refusal::HandshakesMax { .. } => (&self.soon, SOON),
@@ -273,8 +275,8 @@ impl Census {
             sessions_max,
             handshakes_max,
         } = self.bounds;
-        // Finding the peer's user searches the system's tables, so do it only if a reserved place
-        // is free.
+        // Finding the peer's user requires a search of the system's tables, so do it only if a
+        // reserved session is free.
         let take = |count: &AtomicUsize, max: usize| {
             let kept = max / KEPT_SHARE;
             let has_kept = || kept > 0 && count.load(Ordering::Acquire) < max;
@@ -304,7 +306,7 @@ fn take(count: &AtomicUsize, max: usize) -> bool {
 }
 
 impl Seat {
-    /// Ends the handshake: the peer has introduced itself, and its place is free for another.
+    /// Ends the handshake: the peer has identified itself, and another handshake may begin.
     pub(super) fn end_handshake(&mut self) {
         if std::mem::take(&mut self.in_handshake) {
             self.census.handshakes.fetch_sub(1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! Limits on the connection rate of each address, and return times for refused peers.
+//! Limits the connection rate of each address, and assigns retry times to refused peers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-/// Maximum number of addresses remembered. It bounds the cost of a peer with many addresses.
+/// Maximum number of addresses remembered. It limits the memory that a peer with many addresses can
+/// use.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Longest delay a peer is given. Beyond it the times start over, so that a crowd of any size is
-/// spread evenly over this time.
+/// Longest delay assigned to a peer. Beyond it, the times start over, so that any number of peers
+/// is spread evenly over this time.
 const SPREAD_MAX: Duration = Duration::from_secs(20);
 
-/// Times at which refused peers should return: one after the other, an interval apart, so that they
-/// arrive at the rate at which they can be served.
+/// Times at which refused peers should try again, one interval apart, so that peers arrive at the
+/// rate at which they can be served.
 #[derive(Debug)]
 pub(super) struct Turns {
     interval: Duration,
@@ -29,7 +30,7 @@ impl Turns {
         }
     }
 
-    /// Returns the delay until the next free turn, which is at least `earliest` from now.
+    /// Returns the delay until the next free turn, which is at least `earliest`.
     pub(super) fn take(&mut self, now: Tick, earliest: Duration) -> Duration {
         let earliest = now.saturating_add(earliest);
         if self.next < earliest || self.next > now.saturating_add(SPREAD_MAX) {
@@ -51,7 +52,7 @@ pub(super) struct Arrivals {
 
 #[derive(Debug)]
 struct Address {
-    /// Time at which all its connections would have arrived at the allowed rate.
+    /// Time by which all its connections would have arrived at the allowed rate.
     paced: Tick,
     turns: Turns,
 }
@@ -67,7 +68,7 @@ impl Arrivals {
     /// Counts a connection from `peer`. A burst of one second's connections is allowed.
     ///
     /// # Errors
-    /// The peer connects too fast and should return after this delay.
+    /// The peer connects too often and should try again after this delay.
     pub(super) fn admit(&mut self, peer: SocketAddr, now: Tick) -> Result<(), Duration> {
         let ip = peer.ip().to_canonical();
         if ip.is_loopback() {
@@ -89,7 +90,7 @@ impl Arrivals {
     }
 
     /// Forgets addresses that have been quiet. If that is not enough it forgets all, because this
-    /// limit does not stop a peer with that many addresses anyway.
+    /// limit cannot stop a peer with so large a number of addresses.
     fn make_room(&mut self, now: Tick) {
         if self.addresses.len() < ADDRESSES_MAX {
             return;
@@ -138,8 +139,8 @@ mod tests {
         assert_eq!(sut.take(at(60_000), 100 * MILLI), 100 * MILLI);
     }
 
-    /// A crowd waiting for places costs the same at any size, until its turns exceed the longest
-    /// delay.
+    /// The cost of waiting clients does not depend on their number, until their turns exceed the
+    /// longest delay.
     #[test]
     fn rejected_clients_retry_at_a_constant_rate() {
         let per_second = |crowd: u64| {
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Err(100 * MILLI));
         // Other addresses are not delayed.
         assert_eq!(sut.admit(peer("10.0.0.8"), at(0)), Ok(()));
-        // Peers that return at the time they were given are admitted.
+        // Peers that try again at their assigned time are admitted.
         assert_eq!(sut.admit(peer("10.0.0.7"), at(50)), Ok(()));
         assert_eq!(sut.admit(peer("10.0.0.7"), at(100)), Ok(()));
         assert!(sut.admit(peer("10.0.0.7"), at(100)).is_err());

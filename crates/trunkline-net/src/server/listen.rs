@@ -41,7 +41,7 @@ pub enum BindError {
         "another program listens at the socket {path}; stop it or choose another path with --listen"
     )]
     SocketTaken { path: SocketPath },
-    /// A file that is not a socket has the path of the Unix socket.
+    /// A file that is not a socket exists at the path of the Unix socket.
     #[error("{path} exists and is not a socket; remove it, or choose another path with --listen")]
     NotASocket { path: SocketPath },
     #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
@@ -62,8 +62,8 @@ pub enum BindError {
 
 /// A listening port. Dropping it frees the port.
 ///
-/// Closing the socket is not enough: a process that another thread is just starting also has it
-/// until it executes the other program.
+/// Closing the socket is not enough: if another thread is starting a child process, the child also
+/// has the socket open until it executes the new program.
 #[derive(Debug)]
 pub(super) struct BoundPort(TcpListener);
 
@@ -77,7 +77,7 @@ impl Deref for BoundPort {
 
 impl Drop for BoundPort {
     fn drop(&mut self) {
-        // A listening socket has nothing to lose.
+        // A listening socket has no data to lose.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let sut = listen(any, false).unwrap();
         let address = sut.local_addr().unwrap();
-        // The state of a child process between its start and the execution of the other program.
+        // As in a child process between its start and the execution of the new program.
         let _inherited = sut.try_clone().unwrap();
         assert!(matches!(
             listen(address, false),

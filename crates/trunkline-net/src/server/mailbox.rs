@@ -7,7 +7,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 pub(super) struct Mailbox<M, R> {
     mail: Mutex<Vec<M>>,
     asleep: AtomicBool,
-    /// There is mail. Changes under the lock; without it, a hint.
+    /// There is mail. Changed only under the lock; reading it without the lock gives a hint.
     posted: AtomicBool,
     ring: R,
 }
@@ -31,8 +31,8 @@ impl<M, R: Ring> Mailbox<M, R> {
     pub(super) fn post(&self, message: M) {
         let mut mail = lock(&self.mail);
         mail.push(message);
-        // Relaxed: a hint for a thread that is awake. One that falls asleep checks under the lock,
-        // and then sees this, too.
+        // Relaxed: a hint for a thread that is awake. A thread that falls asleep checks under the
+        // lock, where it also sees this.
         self.posted.store(true, Ordering::Relaxed);
         drop(mail);
         if self.asleep.swap(false, Ordering::SeqCst) {
@@ -40,7 +40,8 @@ impl<M, R: Ring> Mailbox<M, R> {
         }
     }
 
-    /// Called before the thread sleeps. Returns false if there is mail: then it must not sleep.
+    /// Called before the thread sleeps. Returns false if there is mail; the thread must not sleep
+    /// then.
     pub(super) fn fall_asleep(&self) -> bool {
         // Announce the sleep before checking: a message posted after the check finds the thread
         // asleep and rings.
@@ -66,7 +67,7 @@ impl<M, R: Ring> Mailbox<M, R> {
         self.posted.load(Ordering::Relaxed)
     }
 
-    /// Swaps the mail for `emptied`, whose storage the mailbox uses from then on.
+    /// Exchanges the mail for `emptied`, whose storage the mailbox then uses.
     pub(super) fn take(&self, emptied: &mut Vec<M>) {
         let mut mail = lock(&self.mail);
         self.posted.store(false, Ordering::Relaxed);

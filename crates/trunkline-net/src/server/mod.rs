@@ -1,15 +1,16 @@
 //! The engine's side of connections: accepts them and drives their sessions.
 //!
 //! ```text
-//!   acceptor           accepts or turns away; distributes sessions to the connection threads
+//!   acceptor           accepts or refuses; distributes sessions to the connection threads
 //!   connection thread  owns sessions: reads for their endpoints, sends, runs their timers
 //!   Notifier           any thread announces through it that a session has output
 //! ```
 //!
 //! A session's receive half belongs to its connection thread, which uses it in turns of bounded
 //! size, so that no session starves the others of its thread. A lock guards its endpoint and its
-//! send half, the *outlet*. The connection thread takes the lock. A thread that has changed
-//! something for a session whose connection thread sleeps tries the lock, and sends by itself.
+//! send half, the *outlet*. The connection thread takes the lock for its turn. A thread that has
+//! changed something for a session whose connection thread sleeps tries to take the lock, and then
+//! sends the output itself.
 
 mod acceptor;
 mod admission;
@@ -65,18 +66,19 @@ pub struct ServerOptions {
     /// Allows addresses that other machines can reach, although connections are not authenticated
     /// or encrypted yet.
     pub insecure: bool,
-    /// Refuses TCP peers that are not programs of this process's user, as far as the system reports
-    /// the user, and all peers on other machines. Unix sockets are for that user only in any case.
+    /// Refuses TCP peers that are not programs of this process's user, if the system reports the
+    /// user, and all peers on other machines. Unix sockets always accept only that user.
     pub same_user: bool,
     /// Number of connection threads. `None`: half the processors, 1 to 4.
     pub threads: Option<usize>,
-    /// Maximum number of open sessions; also kept below what `ulimit -n` allows.
+    /// Maximum number of open sessions. The limit of `ulimit -n` also applies.
     pub sessions_max: usize,
     pub handshakes_max: usize,
-    /// Maximum number of connections per second from one address of another machine, also in a
-    /// burst. At least 1.
+    /// Maximum number of connections per second from one address of another machine; also the
+    /// maximum size of a burst. At least 1.
     pub connections_per_address: u32,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see
+    /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
     /// Capacity in bytes of each direction of an in-memory pipe.
     pub pipe_capacity: usize,
@@ -168,7 +170,7 @@ impl Server {
             acceptor,
             threads: Mutex::default(),
         };
-        // Determined here, where a lack of descriptors would be reported.
+        // Determined here, where a lack of descriptors is reported.
         let _processors = most_at_once();
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
             let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
@@ -217,7 +219,7 @@ impl Server {
     /// Connects to this server through memory. The session is like any other.
     ///
     /// # Errors
-    /// The server is shut down (connection refused), or no descriptor is left.
+    /// The server has been shut down (connection refused), or no descriptor is left.
     pub fn accept_pipe(&self) -> io::Result<Transport> {
         self.admission.accept_pipe()
     }
@@ -229,13 +231,14 @@ impl Server {
     }
 
     /// Stops accepting, lets every session send its pending output, closes all sessions and ends
-    /// the threads, within `grace` at most. Notify endpoints that send a final message first.
+    /// the threads, within `grace` at most. Endpoints that send a final message must be notified
+    /// before.
     pub fn shutdown(&self, grace: Duration) {
         self.admission.close();
         self.stop.store(true, Ordering::Release);
         self.acceptor.ring();
-        // The acceptor first, so that no connection arrives behind the message that ends the other
-        // threads.
+        // Ends the acceptor first, so that no connection arrives after the message that ends the
+        // other threads.
         let threads = std::mem::take(&mut *lock(&self.threads));
         join(threads.acceptor);
         let deadline = Clock::new().now().saturating_add(grace);
@@ -323,8 +326,8 @@ fn is_near(ip: IpAddr) -> bool {
 }
 
 /// Raises the process's descriptor limit so that `sessions` fit, or as far as the system allows.
-/// Systems start programs with a low limit for the sake of old programs. Call it at the start of a
-/// server program; it changes the whole process.
+/// Systems start programs with a low limit for compatibility with old programs. Call it at the
+/// start of a server program; it changes the whole process.
 pub fn raise_descriptor_limit(sessions: usize) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = sessions.saturating_add(DESCRIPTORS_KEPT) as u64;
@@ -334,7 +337,7 @@ pub fn raise_descriptor_limit(sessions: usize) {
             current: Some(reachable),
             ..limit
         };
-        // If it fails, the limit stays as it is and fewer sessions are admitted.
+        // If it fails, the limit is unchanged and fewer sessions are admitted.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }

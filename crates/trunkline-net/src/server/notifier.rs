@@ -14,11 +14,11 @@ use super::session::Outlet;
 use super::worker::{Mail, SessionKey};
 use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
 
-/// Tells a session's connection thread, from any thread, that the session has output, another
-/// time-out or wants input again.
+/// Notifies a session's connection thread, from any thread, that the session has output, has a
+/// different time-out, or accepts input again.
 ///
 /// This is cheap. Notifying a session again before its connection thread has handled the first
-/// notification has no effect. The endpoint must be able to reach the data before the call.
+/// notification has no effect. The data must be available to the endpoint before the call.
 #[derive(Clone)]
 pub struct Notifier {
     pub(super) target: Arc<Target<mio::Waker>>,
@@ -32,8 +32,8 @@ pub(super) struct Target<R> {
     thread: Arc<Mailbox<Mail, R>>,
     /// `None` before the session begins and once it has ended.
     outlet: Mutex<Option<Outlet>>,
-    /// The connection thread has found a writer at the outlet. It continues with other sessions
-    /// until the writer notifies it.
+    /// The connection thread has found the outlet in use by a writer. It continues with other
+    /// sessions until the writer notifies it.
     wanted: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ thread_local! {
 }
 
 /// Prevents this thread from sending for sessions: [`Notifier::send`] only notifies. Meant for
-/// threads with other work than writing: those that scan, call functions of the program or serve
-/// real-time threads.
+/// threads whose main work is not writing, such as threads that scan, call functions of the program
+/// or serve real-time threads.
 pub fn only_mark() {
     ONLY_MARKS.set(true);
 }
@@ -68,7 +68,8 @@ impl Notifier {
         }
     }
 
-    /// Requests a turn for the session soon. Never waits; does nothing once the session has ended.
+    /// Requests that the session gets a turn soon. Never waits; does nothing once the session has
+    /// ended.
     pub fn notify(&self) {
         self.target.notify();
     }
@@ -82,13 +83,13 @@ impl Notifier {
         thread.post(Mail::Pass(*session, frame, file));
     }
 
-    /// As [`notify`](Self::notify), for a thread that has changed something. If the connection
-    /// thread would have to be woken and no other thread is sending for the session, this thread
-    /// sends by itself. It never waits, and sends a bounded number of bytes. Call it without
+    /// Like [`notify`](Self::notify), but for a thread that has changed something. If the
+    /// connection thread sleeps and no other thread is sending for the session, this thread sends
+    /// the output itself. It never waits, and sends a bounded number of bytes. Call it without
     /// holding a lock.
     pub fn send(&self) {
-        // A thread that is awake handles the mark without a wake-up, and the writer saves the time
-        // to send.
+        // A connection thread that is awake handles the mark without a wake-up, so the writer need
+        // not spend time on sending.
         if !self.target.thread.is_asleep() || ONLY_MARKS.get() {
             return self.notify();
         }
@@ -109,8 +110,8 @@ impl<R: Ring> Target<R> {
     }
 
     pub(super) fn notify(&self) {
-        // A swap on both sides: a thread that finds the mark set knows that the connection thread
-        // has yet to check.
+        // Both sides use a swap, so a thread that finds the mark set knows that the connection
+        // thread has yet to check.
         if !self.notified.swap(true, Ordering::AcqRel) {
             self.thread.post(Mail::Notified(self.session));
         }
@@ -132,13 +133,13 @@ impl<R: Ring> Target<R> {
         }
     }
 
-    /// Called before the session is polled: the next notification counts again.
+    /// Clears the mark before the session is polled, so that the next notification takes effect.
     pub(super) fn accept(&self) {
         self.notified.swap(false, Ordering::AcqRel);
     }
 
-    /// Returns the outlet for a turn, or `None` while a writer has it, which may have lost its
-    /// processor. The writer then notifies after releasing it.
+    /// Returns the outlet for a turn, or `None` while a writer has it; that writer may have been
+    /// preempted. It notifies after it has released the outlet.
     pub(super) fn turn(&self) -> Option<MutexGuard<'_, Option<Outlet>>> {
         if let Some(outlet) = try_lock(&self.outlet) {
             return Some(outlet);

@@ -1,8 +1,8 @@
 //! Finds the user of the program at the other end of a TCP connection on this machine.
 //!
 //! The system lists every TCP socket with its user in `/proc/net/tcp` and `tcp6`. The peer's socket
-//! is the established one with the same addresses, seen from the other end. A socket counts as its
-//! creator's, even if another program has received it.
+//! is the established one with the same addresses, seen from the other end. A socket is attributed
+//! to its creator, even if another program has received it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};

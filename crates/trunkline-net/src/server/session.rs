@@ -1,13 +1,14 @@
-//! A session: its receive half, which belongs to its connection thread, and its *outlet*, the endpoint
-//! with the send half, under a lock.
+//! A session consists of its receive half, which belongs to its connection thread, and its
+//! *outlet*: the endpoint and the send half, behind a lock.
 //!
-//! The connection thread locks the outlet for a turn: input, timers, output. A thread that has changed
-//! something for the session tries the lock and sends what is there. If the lock is taken, or more
-//! than sending is due, it notifies the connection thread instead.
+//! The connection thread locks the outlet for a turn: input, timers, output. A thread that has
+//! changed something for the session tries to take the lock and sends the pending output. If the
+//! lock is taken, or if there is other work than sending, it notifies the connection thread
+//! instead.
 //!
-//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it. Lock
-//! order: a thread takes an outlet's lock only while it holds no lock of a variable or a feed. A
-//! writer that holds it waits only for locks that are held briefly, and threads that hold those
+//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it.
+//! Lock order: a thread takes an outlet's lock only while it holds no lock of a variable or a feed.
+//! A writer that holds it waits only for locks that are held briefly, and threads that hold those
 //! never wait for an outlet.
 
 use std::io;
@@ -27,20 +28,20 @@ use super::notifier::Notifier;
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
 
-/// Maximum number of bytes read, and of bytes sent, in one turn. Then the thread's other sessions
-/// are served.
+/// Maximum number of bytes read, and of bytes sent, in one turn. After that, the thread serves its
+/// other sessions.
 const QUANTUM: usize = 256 << 10;
-/// Number of input bytes after which a turn reads the clock. A reading costs as much as a small
-/// request, and a session takes in this much input within a tenth of a turn.
+/// Number of input bytes after which a turn reads the clock. Reading the clock costs as much as a
+/// small request, and a session processes this much input within a tenth of a turn.
 const CHECK_BYTES: usize = 16 << 10;
 
-/// For this long after a send, only the connection thread sends, and it gathers updates. A writer
-/// in a hurry therefore does not make a packet of every update.
+/// For this time after a send, only the connection thread sends, and it gathers updates. A fast
+/// writer therefore does not cause one packet per update.
 const QUIET: Duration = Duration::from_micros(20);
 
 /// After an update within `QUIET`, only the connection thread sends for this long. A fast writer
-/// usually continues at its rate, and a thread kept awake costs less than one woken behind every
-/// send.
+/// usually continues at its rate, and it costs less to keep the connection thread awake than to
+/// wake it after every send.
 const BURST: Duration = Duration::from_millis(10);
 
 /// Maximum number of bytes that a writer sends at once. The connection thread sends the rest.
@@ -49,7 +50,7 @@ const WRITER_QUANTUM: usize = 32 << 10;
 pub(super) struct Session {
     /// A turn is already planned.
     pub(super) queued: bool,
-    /// The session must be armed before the thread sleeps.
+    /// The session must be armed before its thread sleeps.
     pub(super) to_arm: bool,
     /// Time used by the session, which determines its next turn.
     pub(super) share: Share,
@@ -63,8 +64,8 @@ pub(super) struct Session {
     incoming: Incoming,
     /// State at the end of the last turn.
     seen: Seen,
-    /// A writer has the outlet and notifies when it has released it. Until then nothing else causes
-    /// a turn.
+    /// A writer has the outlet and notifies when it has released it. Until then, nothing else
+    /// causes a turn.
     outlet_taken: bool,
     life: Life,
 }
@@ -74,17 +75,17 @@ struct Incoming {
     half: Box<dyn ReceiveHalf>,
     source: Source,
     ready: bool,
-    /// An event reported the end of the stream, which follows the readable data.
+    /// An event has reported that the stream ends after the readable data.
     hung_up: bool,
-    /// The other end sends nothing more, for this reason.
+    /// The reason why the other end sends nothing more.
     ended: Option<Disconnect>,
 }
 
 enum Life {
     Live(Live),
-    /// Pending output may be sent until this time. Further input is discarded until the other end
-    /// has closed too: if a socket is closed with unread input, the system discards the data sent
-    /// last.
+    /// Pending output may be sent until this time. Further input is read and discarded until the
+    /// other end has closed too, because closing a socket with unread input makes the system
+    /// discard the data sent last.
     Lingering {
         until: Tick,
         outgoing: Outgoing,
@@ -118,9 +119,10 @@ pub(super) struct Moment {
     pub(super) wall: Timestamp,
     /// The server is shutting down: pending output is sent, then the session closes.
     pub(super) closing: bool,
-    /// Time at which the turn began; [`now`](Self::now) is when the first turn of the round did.
+    /// Time at which the turn began. [`now`](Self::now) is the time at which the first turn of the
+    /// round began.
     pub(super) began: Tick,
-    /// The session that has used the time since then without being charged for it.
+    /// The session that has used the time since `began` but has not been charged for it yet.
     pub(super) used_by: Option<SessionKey>,
 }
 
@@ -179,7 +181,7 @@ impl Session {
             peer,
             values: None,
             incoming,
-            // Until the first turn, which comes at once.
+            // Valid until the first turn, which is planned at once.
             seen: Seen::default(),
             outlet_taken: false,
             life,
@@ -191,8 +193,8 @@ impl Session {
         &self.incoming.source
     }
 
-    /// Handles an event of the transport. The event is not repeated, so an end reported with it
-    /// must still be read, behind the last bytes.
+    /// Handles an event of the transport. The event is not repeated, so if it reports the end of
+    /// the stream, that end must still be read after the last bytes.
     pub(super) fn set_ready(&mut self, hung_up: bool) {
         self.incoming.half.acknowledge(hung_up);
         self.incoming.ready = true;
@@ -204,7 +206,7 @@ impl Session {
         matches!(self.life, Life::Live(_)) && self.source().table_question().is_some()
     }
 
-    /// Passes the peer the last values that `file` returns for it, if any.
+    /// Passes the peer the file of last values that `file` returns for it, if any.
     pub(super) fn show_values(&mut self, file: impl FnOnce(Peer) -> Option<SharedFile>) {
         let values = file(self.peer);
         if let Some((local, question)) = self.incoming.source.table_question() {
@@ -228,7 +230,7 @@ impl Session {
         self.incoming.source.wants_arming()
     }
 
-    /// Returns true if something has arrived, as far as that is visible without a system call.
+    /// Returns true if arrived input can be seen without a system call.
     pub(super) fn glance(&mut self) -> bool {
         self.wants_input() && self.incoming.half.glance() == Some(true)
     }
@@ -317,8 +319,9 @@ impl Session {
 }
 
 impl Live {
-    /// Takes a turn of a session with its endpoint. If the session is over, the endpoint has been
-    /// informed. Returns `None` if a writer has the outlet; it notifies afterwards.
+    /// Takes a turn of a session with its endpoint. If the session has ended, the endpoint has been
+    /// informed. Returns `None` if a writer has the outlet; the writer notifies when it has
+    /// released it.
     fn turn(
         &mut self,
         incoming: &mut Incoming,
@@ -333,14 +336,15 @@ impl Live {
             began,
             used_by: _,
         } = moment;
-        // Before the lock: a writer that comes too late for this turn causes another one.
+        // Called before the lock is taken, so that a writer that is too late for this turn causes
+        // another turn.
         self.notifier.target.accept();
         let mut guard = self.notifier.target.turn()?;
         let Some(outlet) = guard.as_mut() else {
             return Some(Turn::Over);
         };
         if outlet.has_panicked() {
-            // As after a panic in a turn: close without a message, and do not send half-written
+            // Same as after a panic in a turn: close without a message, and do not send incomplete
             // output.
             incoming.ended.get_or_insert(Disconnect::Local);
             return Some(Turn::Over);
@@ -447,7 +451,7 @@ fn linger(
 }
 
 impl Incoming {
-    /// Reads once if there may be input; returns 0 if there was none.
+    /// Reads once if there may be input; returns 0 if nothing was read.
     fn read(&mut self, buffer: &mut [u8]) -> usize {
         if !self.ready {
             return 0;
@@ -470,17 +474,18 @@ impl Incoming {
 pub(super) struct Outlet {
     pub(super) endpoint: Box<dyn Endpoint>,
     pub(super) outgoing: Outgoing,
-    /// Updates came too fast for writers to send them: until this time writers do not try again.
+    /// End of a burst: updates came too fast for writers to send them, so writers do not try again
+    /// before this time.
     burst_until: Tick,
     /// The error with which the transport failed on a writer's thread.
     failed: Option<Disconnect>,
-    /// The endpoint panicked on a writer's thread. It is not called any more, and its half-written
+    /// The endpoint panicked on a writer's thread. It is not called any more, and its incomplete
     /// output is not sent.
     panicked: bool,
     /// State recorded at the end of the connection thread's last turn.
     seen: Seen,
-    /// The latest time passed to the endpoint. It is needed because two threads read their clocks
-    /// before they have the lock.
+    /// The latest time passed to the endpoint. It is needed because threads read the clock before
+    /// they have the lock.
     latest: Tick,
 }
 
@@ -508,7 +513,8 @@ impl Outlet {
         }
     }
 
-    /// Returns the time of a turn, which never precedes one already passed to the endpoint.
+    /// Returns the time to use for a turn, which is never earlier than a time already passed to the
+    /// endpoint.
     pub(super) fn not_before(&mut self, now: Tick) -> Tick {
         self.latest = self.latest.max(now);
         self.latest
@@ -524,8 +530,8 @@ impl Outlet {
         self.panicked
     }
 
-    /// Records the state at the end of the connection thread's turn, on which the thread acts until
-    /// the next one.
+    /// Records the state at the end of the connection thread's turn. The thread acts on this state
+    /// until its next turn.
     pub(super) fn check(&mut self) -> Seen {
         self.seen = Seen {
             wants_input: self.endpoint.wants_input(),
@@ -570,15 +576,16 @@ impl Outlet {
         }
     }
 
-    /// Returns true if the connection thread may sleep on, because it knows of all its work.
+    /// Returns true if the connection thread may continue to sleep, because it already knows of all
+    /// its work.
     fn is_seen_to(&self) -> bool {
         self.endpoint.wants_close().is_none()
             && self.endpoint.wants_input() == self.seen.wants_input
             && self.has_seen_deadline()
     }
 
-    /// Returns true if the connection thread wakes by itself before the endpoint's next time-out is
-    /// due.
+    /// Returns true if the connection thread will wake by itself in time for the endpoint's next
+    /// time-out.
     pub(super) fn has_seen_deadline(&self) -> bool {
         let Some(due) = self.endpoint.poll_timeout() else {
             return true;

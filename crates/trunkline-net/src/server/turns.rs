@@ -1,16 +1,16 @@
 //! Scheduling: the sessions of a connection thread share its time.
 //!
-//! Each session counts the time that its turns have taken. The next turn goes to the session with
-//! the least. A session that needs little time therefore never waits for more than the turn that
-//! runs when it is woken, and sessions that need much alternate among themselves.
+//! Each session counts the time that its turns have taken. The next turn goes to the session that
+//! has used the least time. A session that needs little time therefore waits only for the turn in
+//! progress when it is woken, and sessions that need much time alternate among themselves.
 //!
 //! ```text
 //!   time used   ...10 ms          30 ms  31 ms  31 ms
 //!   planned        small write    bulk   bulk   bulk      --> small write, then bulk after bulk
 //! ```
 //!
-//! A sleeping session does not save up its share: it begins at most [`HEAD_START`] before the
-//! session that had the last turn.
+//! A sleeping session does not accumulate an advantage: when it is woken, its time used is set to
+//! at most [`HEAD_START`] less than the time used by the session that had the last turn.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,16 +19,16 @@ use std::time::Duration;
 use super::session::Session;
 use super::worker::SessionKey;
 
-/// Duration of one turn, regardless of how expensive its bytes are to process. Endpoints read no
-/// clock: each call does a little work, and the turn ends between two calls.
+/// Duration of one turn, regardless of how expensive its bytes are to process. Endpoints do not
+/// read the clock: each call does a small amount of work, and the turn ends between two calls.
 pub(super) const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// Maximum time that is charged for one turn. A longer turn is more often due to the system, which
-/// ran another thread in the meantime, than to the session. If all of it were charged, a session
-/// that needs little would have to wait until all others had used as much.
+/// Maximum time that is charged for one turn. A longer turn is more often caused by the system,
+/// which ran another thread in the meantime, than by the session. If it were charged in full, a
+/// session that needs little time would have to wait until all others had used the same amount.
 pub(super) const COUNTED_MAX: Duration = Duration::from_micros(400);
 
-/// The lead of a session that was woken over those that are active.
+/// The lead of a newly woken session over the active sessions.
 const HEAD_START: Duration = Duration::from_millis(1);
 
 /// The time that a session has used, on the scale of its thread.
@@ -55,8 +55,8 @@ type Planned = (Duration, u64, SessionKey);
 /// The planned turns of a thread.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The planned turn, if there is only one, as in a thread with little to do: a heap of one
-    /// would cost as much as a small request.
+    /// The planned turn, if there is only one, as in a thread with little to do. Using the heap for
+    /// one entry would cost as much as a small request.
     sole: Option<Planned>,
     /// Several planned turns, ordered by the time used and then by the order of planning.
     planned: BinaryHeap<Reverse<Planned>>,
@@ -108,10 +108,10 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// The longest time that counts.
+    /// The maximum time that is charged for one turn.
     const LONG: Duration = COUNTED_MAX;
 
-    /// The system ran another thread in the middle of a small turn.
+    /// Simulates a small turn during which the system ran another thread.
     #[test]
     fn interrupted_turn_is_not_charged_to_its_session() {
         let mut sut = Turns::default();
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Three sessions always have more to do; a fourth has a little now and then.
+    /// Three sessions always have more work; a fourth occasionally has a little work.
     #[test]
     fn a_session_that_needs_little_is_next_and_the_others_share() {
         let mut sut = Turns::default();

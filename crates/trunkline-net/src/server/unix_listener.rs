@@ -18,18 +18,19 @@ use super::listen::{BACKLOG, BindError};
 /// Only the user of the engine may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Number of attempts to lock a file that others remove at the same time.
+/// Maximum number of attempts to lock a file that other processes remove at the same time.
 const LOCK_ATTEMPTS: usize = 16;
 
 /// A listening Unix socket. Its file is removed on drop.
 ///
 /// A lock on its lock file, `PATH.lock`, shows that its owner is alive. A socket that does not
-/// answer and has no locked file beside it was left behind and is replaced.
+/// answer and has no locked lock file was left behind, and is replaced.
 #[derive(Debug)]
 pub(super) struct BoundSocket {
     pub(super) socket: UnixListener,
     path: SocketPath,
-    /// Device and inode of the socket's file, so that the drop does not remove another socket's.
+    /// Device and inode of the socket's file, so that the drop does not remove the file of another
+    /// socket.
     identity: (u64, u64),
     /// Locked while this exists.
     _lock: File,
@@ -66,8 +67,8 @@ impl BoundSocket {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        // A client that finds no socket has nothing to connect to. A file that cannot be removed
-        // stays behind, like that of an engine that was killed.
+        // Removes the file, so that clients find no socket to connect to. A file that cannot be
+        // removed stays behind, as after an engine was killed.
         let file = fs::symlink_metadata(self.path.as_path());
         if file.is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
             let _ = fs::remove_file(self.path.as_path());
@@ -137,7 +138,8 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
     }
 }
 
-/// Connects to find out if a program listens, without waiting for one with a full queue.
+/// Connects to determine whether a program listens. Does not wait for a program whose queue is
+/// full.
 fn try_connect(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -147,7 +149,7 @@ fn try_connect(path: &Path) -> io::Result<()> {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // No client can connect before the socket listens, so its initial mode lets none in.
+    // No client can connect before the socket listens, so its initial mode does not matter.
     let listening = fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))
         .and_then(|()| socket.listen(BACKLOG))
         .and_then(|()| socket.set_nonblocking(true));

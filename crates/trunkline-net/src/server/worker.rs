@@ -22,20 +22,20 @@ use super::notifier::Notifier;
 use super::session::{Moment, Session, Turn};
 use super::turns::{TURN_TIME, Turns};
 
-/// Maximum number of bytes of one read. The endpoint handles them without interruption.
+/// Maximum number of bytes per read. The endpoint handles them without interruption.
 const READ_BYTES: usize = 32 << 10;
 
 /// Maximum number of events fetched from the system at once.
 const EVENTS_MAX: usize = 256;
 
-/// Maximum number of connections of one thread that are sent a reason and given time to read it
-/// before they close. Beyond it they are closed at once.
+/// Maximum number of lingering connections of one thread: connections that were sent a reason and
+/// get time to read it before they are closed. Further connections are closed at once.
 const LINGERING_MAX: usize = 64;
 
 /// Number of memory polls per system call while the thread spins.
 const MEMORY_POLLS_PER_SYSTEM_CALL: usize = 16;
 
-/// Maximum number of timers that fire before newly arrived input has its turn.
+/// Maximum number of timers that fire before newly arrived input is handled.
 const TIMERS_MAX: usize = 16;
 
 /// Maximum number of sessions whose memory is polled while the thread spins.
@@ -44,8 +44,8 @@ const MEMORY_POLLED_MAX: usize = 8;
 /// The token of the mailbox; no session has it.
 pub(super) const MAILBOX: Token = Token(usize::MAX);
 
-/// A session of one thread: its slot, and a generation that tells the successive sessions of a slot
-/// apart.
+/// A session of one thread: its slot, and a generation that distinguishes the successive sessions
+/// of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct SessionKey {
     slot: u32,
@@ -150,15 +150,16 @@ impl Worker {
             .for_each(|s| s.abandon(now));
     }
 
-    /// Polls for work for a short time. Returns true if it found some; `events` then has the events
-    /// found by the system, if any.
+    /// Polls for work for a short time. Returns true if it found work; `events` then contains the
+    /// events that the system reported, if any.
     fn spin(&mut self, events: &mut Events, now: Tick) -> bool {
         if !self.spin.is_on() {
             return false;
         }
         events.clear();
         if self.to_arm.len() > MEMORY_POLLED_MAX {
-            // Too many to poll one by one: arm them, so that they wake the thread.
+            // There are too many sessions to poll one by one: arm them, so that they wake the
+            // thread.
             self.arm();
             if !self.turns.is_empty() {
                 return true;
@@ -219,7 +220,7 @@ impl Worker {
             true => self.next_timer().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
-        // Fails if a signal interrupts it or memory is lacking; the loop continues either way.
+        // Fails if a signal interrupts it or memory is exhausted; the loop continues in both cases.
         let polled = self.poll.poll(events, timeout);
         self.mailbox.wake_up();
         polled.is_ok()
@@ -259,7 +260,7 @@ impl Worker {
             session.set_ready(event.is_read_closed() || event.is_error());
             if session.asks_for_values() {
                 let factory = &self.admission.factory;
-                // Catch a panic, as when a session is opened.
+                // Catch panics, as for the opening of a session.
                 let show = || session.show_values(|peer| factory.last_values(peer));
                 let _ = catch_unwind(AssertUnwindSafe(show));
             }
@@ -333,9 +334,9 @@ impl Worker {
             self.install(key, Session::refused(transport, bytes, now));
             return;
         }
-        // Too many connections linger already, so the thread does not wait for this one. Most peers
-        // have already sent their request and still receive the answer: reading their input first
-        // keeps the system from discarding it.
+        // Too many connections are already lingering, so the thread does not wait for this one.
+        // Most peers have already sent their request and still receive the answer: reading their
+        // input first keeps the system from discarding it.
         let _ = transport.receive.try_read(&mut self.buffer);
         let _ = transport.send.try_write(bytes);
         transport.send.finish();
@@ -434,8 +435,8 @@ impl Worker {
             // A panic is a defect of one session's endpoint; the other sessions continue.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
-            // A session that is alone on its thread has no one to share the time with, so the turn
-            // is not timed: reading the clock costs as much as a small request.
+            // If the thread has only one session, there is no time to share, so the turn is not
+            // timed: reading the clock costs as much as a small request.
             if !is_alone || matches!(turn, Turn::Again) {
                 let ended = clock.now();
                 session.share.use_up(ended.since(moment.began));
@@ -483,7 +484,7 @@ impl Worker {
         if let Some(Ok((socket, peer))) = socket {
             let factory = &self.admission.factory;
             let hand_over = || factory.hand_over(number, peer, socket);
-            // Catch a panic, as when a session is opened.
+            // Catch panics, as for the opening of a session.
             let _ = catch_unwind(AssertUnwindSafe(hand_over));
         }
     }
@@ -516,8 +517,8 @@ fn interest(polls_room: bool) -> Interest {
     }
 }
 
-/// Switches polling for room to send on or off, if the session requires it. Registering again
-/// reports events that are already there.
+/// Switches polling for room to send on or off, if the session requires it. Registering again also
+/// reports pending events.
 fn update_interest(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
     let Some(room) = session.room_wanted() else {
         return Ok(());
@@ -529,7 +530,7 @@ fn update_interest(poll: &Poll, session: &mut Session, key: SessionKey) -> io::R
 }
 
 /// Ensures that a timer fires no later than the session's deadline. A timer that fires too early
-/// costs less than one that moves at every turn.
+/// costs less than updating the timer at every turn.
 fn set_timer(timers: &mut BTreeSet<(Tick, SessionKey)>, session: &mut Session, key: SessionKey) {
     let Some(deadline) = session.deadline() else {
         return;

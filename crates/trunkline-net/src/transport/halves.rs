@@ -33,7 +33,7 @@ pub(crate) trait StreamSocket: AsFd + Send + Sync {
         Ok(rustix::io::writev(self, &pieces)?)
     }
 
-    /// Sends `bytes` with a descriptor beside the first byte.
+    /// Sends `bytes`, with a descriptor attached to the first byte.
     fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
         let _ = (bytes, file);
         Err(ErrorKind::Unsupported.into())
@@ -87,8 +87,8 @@ impl<S: StreamSocket> SendHalf for SocketSend<S> {
 }
 
 impl StreamSocket for TcpStream {
-    /// Makes the system reset the connection when the socket is closed. An orderly end would queue
-    /// behind bytes that are never acknowledged if the line is cut in one direction.
+    /// Makes the system reset the connection when the socket is closed. If the line is broken in
+    /// one direction, an orderly end would wait behind bytes that are never acknowledged.
     fn abort(&self) -> io::Result<()> {
         SockRef::from(self).set_linger(Some(Duration::ZERO))
     }
@@ -99,7 +99,8 @@ impl StreamSocket for UnixStream {
         passing::send_with(self, bytes, file)
     }
 
-    /// Between two processes of one machine nothing is lost: an orderly end arrives at once.
+    /// Does nothing special: between two processes of one machine no data is lost, so an orderly
+    /// end arrives at once.
     fn abort(&self) -> io::Result<()> {
         self.finish()
     }

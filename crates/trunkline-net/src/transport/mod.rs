@@ -1,5 +1,5 @@
-//! Connected byte streams as the rest of this crate sees them, over TCP, Unix sockets, shared memory
-//! and pipes in memory.
+//! The interface of connected byte streams to the rest of this crate. They run over TCP, Unix
+//! sockets, shared memory and in-memory pipes.
 
 mod halves;
 pub mod passing;
@@ -21,7 +21,7 @@ use self::shm::{Local, TableAnswer};
 /// A connected byte stream, in the two halves that different threads use.
 ///
 /// The receive half belongs to the thread that currently drives the connection. The send half is
-/// behind the lock of the thread that encodes. Neither half ever blocks.
+/// protected by the lock of the thread that encodes. Neither half ever blocks.
 pub struct Transport {
     pub peer: Peer,
     /// The source to poll until a half may continue.
@@ -30,30 +30,33 @@ pub struct Transport {
     pub send: Box<dyn SendHalf>,
 }
 
-/// The receiving half of a byte stream. Dropping it tells the other end that no more data is read.
+/// The receiving half of a byte stream. Dropping it informs the other end that no more data will be
+/// read.
 pub trait ReceiveHalf: Send {
     /// Copies bytes that have arrived into `buffer`. Returns `Some(0)` at the end of the stream and
     /// `None` if nothing is available at the moment. The stream is unusable after an error.
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
-    /// As [`try_read`](Self::try_read), into `first`, with the excess in `second`.
+    /// Like [`try_read`](Self::try_read), but fills `first` and puts any further bytes into
+    /// `second`.
     fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
         self.try_read(if first.is_empty() { second } else { first })
     }
 
-    /// Called when the source was ready. `hung_up`: it also reported that the other end has closed.
+    /// Must be called after the source was ready. `hung_up` is true if the source also reported
+    /// that the other end has closed.
     fn acknowledge(&mut self, hung_up: bool) {
         let _ = hung_up;
     }
 
-    /// Returns true if a read would find something, or `None` if that requires a system call.
+    /// Returns true if a read would find something, or `None` if only a system call can show that.
     fn glance(&mut self) -> Option<bool> {
         None
     }
 
-    /// Must be called before sleeping on the source, after reads have found nothing more: otherwise
-    /// the source may stay silent. Returns true if something has arrived; then the caller must not
-    /// sleep.
+    /// Must be called before sleeping on the source, after reads have found nothing more; otherwise
+    /// the source may not report new input. Returns true if something has arrived; the caller must
+    /// not sleep then.
     fn arm(&mut self) -> bool {
         false
     }
@@ -61,27 +64,28 @@ pub trait ReceiveHalf: Send {
 
 /// The sending half of a byte stream.
 pub trait SendHalf: Send {
-    /// Takes as many of `bytes` (which are not empty) as there is room for and returns their
+    /// Takes as many bytes of `bytes`, which must not be empty, as there is room for. Returns their
     /// number, or `None` if there is no room at the moment. The stream is unusable after an error.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
 
-    /// As [`try_write`](Self::try_write), of `first` followed by `second`; at least one is not
-    /// empty.
+    /// Like [`try_write`](Self::try_write), but takes `first` followed by `second`. At least one of
+    /// them must not be empty.
     fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         self.try_write(if first.is_empty() { second } else { first })
     }
 
-    /// As [`try_write`](Self::try_write), with a descriptor beside the first byte.
+    /// Like [`try_write`](Self::try_write), with a descriptor attached to the first byte.
     fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         let _ = (bytes, file);
         Err(ErrorKind::Unsupported.into())
     }
 
-    /// Tells the other end that no more data follows. Data written before still arrives.
+    /// Informs the other end that no more data follows. Data that was already written still
+    /// arrives.
     fn finish(&mut self);
 
-    /// Called instead of [`finish`](Self::finish) if the other end counts as dead: unsent data is
-    /// discarded. If the other end is alive after all, it learns of this as soon as the halves are
+    /// Called instead of [`finish`](Self::finish) if the other end is considered dead: unsent data
+    /// is discarded. If the other end is alive after all, it is informed as soon as the halves are
     /// dropped, without waiting for bytes that the network has lost.
     fn abort(&mut self) {
         self.finish();
@@ -100,11 +104,11 @@ pub struct Source {
 /// The way in which a source reports events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
-    /// A socket: readable, writable and closed are separate events, and a read that returns less
-    /// than its buffer has taken everything.
+    /// A socket: readable, writable and closed are separate events, and a read that does not fill
+    /// its buffer has taken everything.
     Socket,
-    /// A socket that reports room at every read of the other end. It is polled for room only while
-    /// there was none; otherwise every message would cost one more wake-up.
+    /// A socket that reports room whenever the other end reads. It is polled for room only after a
+    /// send found none; otherwise every message would cost one more wake-up.
     UnixSocket,
     /// A socket beside shared memory: readable means that either half may continue.
     SharedMemory,
@@ -139,7 +143,7 @@ impl SourceKind {
 /// The name of shared memory as a transport; the others are in [`Peer::transport_name`].
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
 
-/// Reports whether a source uses shared memory, without keeping anything open.
+/// Reports whether a source uses shared memory, without keeping the source open.
 #[derive(Clone)]
 pub(crate) struct SourceHint(Option<Weak<Local>>);
 
@@ -162,7 +166,8 @@ pub struct TransportUsed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Peer {
     Tcp(SocketAddr),
-    /// A process of this machine, over a Unix socket. The system guarantees both values.
+    /// A process of this machine, over a Unix socket. Both values come from the system, so they can
+    /// be trusted.
     Unix {
         /// User id of the process when it connected or began to listen.
         uid: u32,
@@ -200,7 +205,8 @@ impl Source {
         }
     }
 
-    /// The way in which it reports events. A Unix socket may become shared memory.
+    /// Returns the way in which the source reports events. A Unix socket may change to shared
+    /// memory.
     pub fn kind(&self) -> SourceKind {
         match &self.local {
             Some(local) if local.is_shared() => SourceKind::SharedMemory,
@@ -213,7 +219,7 @@ impl Source {
         self.local.as_ref().is_some_and(|local| local.may_share())
     }
 
-    /// Returns a hint that may outlive the source.
+    /// Returns a hint, which may outlive the source.
     pub(crate) fn hint(&self) -> SourceHint {
         SourceHint(self.local.as_ref().map(Arc::downgrade))
     }
@@ -222,7 +228,7 @@ impl Source {
         self.local.as_ref().is_some_and(|local| local.is_agreed())
     }
 
-    /// Returns a table of the other end's last values with a place for `index`.
+    /// Returns a table of the other end's last values that has a slot for `index`.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.local {
             Some(local) => local.table(index, now),
@@ -231,21 +237,21 @@ impl Source {
     }
 
     /// Returns the shared memory in which the other end has asked for a table of last values, and
-    /// the number of its question.
+    /// the number of the request.
     pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
         let local = self.local.as_ref()?;
         Some((local, local.table_question()?))
     }
 
-    /// The reason why the two ends do not use shared memory although it was possible.
+    /// Returns the reason why the two ends do not use shared memory although it was possible.
     pub(crate) fn why_not_shared(&self) -> Option<&str> {
         self.local.as_ref()?.why_not()
     }
 
-    /// Lowers a signal before the halves are used; does nothing for a socket.
+    /// Clears a signal before the halves are used; does nothing for a socket.
     pub fn acknowledge(&self) {
         if self.kind == SourceKind::Signal {
-            // The only error of a healthy signal is that it is lowered already.
+            // The only possible error of a valid signal is that it is already cleared.
             let _ = rustix::io::read(self.as_fd(), &mut [0u8; 8]);
         }
     }

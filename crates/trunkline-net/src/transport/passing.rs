@@ -1,4 +1,4 @@
-//! Connections handed from one process to another over a Unix socket.
+//! Passes connections from one process to another over a Unix socket.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
 /// Maximum number of descriptors waiting to be taken. Each belongs to a frame that has arrived.
 const WAITING_MAX: usize = 64;
 
-/// Descriptors received over a connection, in order of arrival. A descriptor is here before the
-/// byte that it was sent with is read.
+/// Descriptors received over a connection, in order of arrival. A descriptor is available here
+/// before the byte that it was sent with is read.
 #[derive(Clone, Default)]
 pub struct Descriptors(Arc<Mutex<Queue>>);
 
@@ -49,7 +49,7 @@ pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)
     Ok((passing_transport(stream, peer, &descriptors), descriptors))
 }
 
-/// Creates a transport from a connected Unix socket, with descriptors accepted.
+/// Creates a transport from a connected Unix socket that accepts descriptors.
 pub(crate) fn passing_transport(
     stream: UnixStream,
     peer: Credentials,

@@ -1,5 +1,5 @@
-//! An in-memory byte stream that behaves like a socket: bounded, non-blocking, and its two ends may
-//! be used by different threads.
+//! An in-memory byte stream that behaves like a socket: it is bounded and non-blocking, and
+//! different threads may use its two ends.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -12,8 +12,8 @@ use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transpor
 /// Default capacity in bytes of each direction.
 pub const PIPE_CAPACITY: usize = 64 << 10;
 
-/// Creates a connected pair of transports, each with room for `capacity` bytes on their way to it
-/// (at least 1).
+/// Creates a connected pair of transports. Each direction has room for `capacity` bytes (at least
+/// 1).
 ///
 /// # Errors
 /// No file descriptor is left; a pipe takes two.
@@ -39,7 +39,7 @@ struct Lane {
 #[derive(Default)]
 struct LaneState {
     bytes: VecDeque<u8>,
-    /// The writer found no room and must be woken when there is some.
+    /// The writer found no room and must be woken when there is room.
     writer_waits: bool,
     finished: bool,
     abandoned: bool,
@@ -82,7 +82,7 @@ impl ReceiveHalf for PipeReceive {
         buffer[from_front..count].copy_from_slice(&back[..count - from_front]);
         state.bytes.drain(..count);
         let told = count > 0 && std::mem::take(&mut state.writer_waits);
-        // Unlock first, so that the other end does not wake only to wait for the lock.
+        // Unlocks first, so that the other end does not wake only to wait for the lock.
         drop(state);
         if told {
             self.0.writer.raise();

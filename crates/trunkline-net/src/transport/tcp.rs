@@ -10,11 +10,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::transport::halves::{SocketReceive, SocketSend};
 use crate::transport::{Peer, Source, SourceKind, Transport};
 
-/// Maximum time that sent data may stay unacknowledged, or the other end's window closed, before
-/// the system gives up the connection.
+/// Maximum time for which sent data may stay unacknowledged, or the other end's window may stay
+/// closed, before the system gives up the connection.
 ///
-/// The endpoints' keep-alives find dead peers much earlier. This time-out ends what a closed
-/// connection leaves in the system, and peers that have not read anything for as long.
+/// The endpoints' keep-alives find dead peers much earlier. This time-out ends connections that the
+/// system still holds after they were closed, and connections to peers that have read nothing for
+/// this time.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Turns a connected socket into a transport: non-blocking, without Nagle's delay, and given up by
@@ -65,7 +66,8 @@ pub(crate) fn take_connected(stream: &TcpStream, address: SocketAddr) -> io::Res
         return Err(error);
     }
     match stream.peer_addr() {
-        // A socket whose own port was chosen equal to the one it dials connects to itself.
+        // If the system chooses the dialled port as the socket's own port, the socket connects to
+        // itself.
         Ok(peer) if stream.local_addr()? == peer => {
             Err(io::Error::from(rustix::io::Errno::CONNREFUSED))
         }

@@ -1,7 +1,7 @@
 //! Unix sockets as transports, for programs of the same user on the same machine.
 //!
-//! Only its user may use the file of a socket. In addition, both ends ask the system for the user
-//! of the other end, and refuse another user.
+//! The mode of the socket's file admits only its user. In addition, both ends ask the system for
+//! the user of the other end, and refuse a different user.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -27,7 +27,7 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// # Errors
-    /// The system does not report them; then the peer must not be trusted.
+    /// The system does not report them. The peer must not be trusted then.
     pub(crate) fn of_peer(socket: impl AsFd) -> io::Result<Self> {
         let peer = socket_peercred(socket)?;
         Ok(Self {
@@ -72,8 +72,7 @@ pub(crate) fn unix_transport(stream: UnixStream, peer: Credentials) -> Transport
     }
 }
 
-/// Connects to the socket at `path`, or fails at once. Accepts only a program of this user as the
-/// peer.
+/// Connects to the socket at `path`, or fails at once. Accepts only a peer that runs as this user.
 pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -97,8 +96,8 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
     Ok((stream, peer))
 }
 
-/// As [`connect`], but only if the program there is in the same network namespace, so that port
-/// numbers mean the same ports to it.
+/// Like [`connect`], but only if the peer is in the same network namespace, so that its port
+/// numbers denote the same ports.
 pub(crate) fn connect_near(path: &Path, beside: &Beside) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));

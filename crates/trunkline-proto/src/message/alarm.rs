@@ -1,11 +1,11 @@
 //! ALARMS and ALARM_PAGE: a request for the alarms of variables with their states, and the answer.
 //! ALARM_ACT and ALARM_ACTED: an operator's action on alarms, and its results.
 //!
-//! The two ends agree on these frames as the feature ALARMS. An ALARMS frame is answered with one
-//! page. If the `next` of the page is not 0, there may be more alarms: the ALARMS frame for the
-//! next page has that number as its `after`. A page may be empty although more pages follow. In
-//! ALARM_ACTED each alarm has its own result: the state after the action, or the reason why it was
-//! refused.
+//! These frames are used only if both ends have the feature ALARMS. An ALARMS frame is answered
+//! with one page. If the `next` of the page is not 0, there may be more alarms: the ALARMS frame
+//! for the next page has that number as its `after`. A page may be empty although more pages
+//! follow. In ALARM_ACTED each alarm has its own result: the state after the action, or the reason
+//! why the action was refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,17 +33,17 @@ fields! {
     pub struct Alarms<'a> {
         /// The `next` of the previous page; 0 for the first page.
         1: pub after: u32 = IfSet<Varint>,
-        /// Only alarms of variables with a matching name; empty for all. The engine checks the
+        /// Selects alarms of variables with a matching name; empty for all. The engine checks the
         /// pattern.
         2: pub pattern: &'a str = IfSet<Whole>,
-        /// Only alarms of this area; empty for all.
+        /// Selects alarms of this area; empty for all.
         3: pub area: &'a str = IfSet<Whole>,
-        /// Only alarms of this priority and above.
+        /// Selects alarms of this priority and above.
         4: pub priority_min: u32 = IfSet<Varint>,
-        /// Only alarms in one of these states: bit n stands for the state with the number n. 0
-        /// stands for all.
+        /// Selects alarms in one of these states: bit n represents the state with the number n. 0
+        /// selects all.
         5: pub states: u32 = IfSet<Varint>,
-        /// Maximum number of alarms wanted; 0 lets the engine choose.
+        /// Maximum number of alarms in the page; 0 lets the engine choose.
         6: pub limit: u32 = IfSet<Varint>,
     }
 }
@@ -64,7 +64,7 @@ list_frame! {
 }
 
 impl AlarmPageBuilder<'_> {
-    /// Completes the frame, now that its head is known.
+    /// Completes the frame with its final head.
     pub fn finish_page(mut self, head: &AlarmPageHead) {
         self.set_head(head);
         self.finish(false);
@@ -117,7 +117,7 @@ fields! {
         3: pub definition: Option<Arc<AlarmDefinition>> = Maybe<Definition>,
         4: pub state: AlarmState = Always<Number>,
         5: pub is_active: bool = Mark as "active",
-        /// The limit or the setpoint now.
+        /// The current limit or setpoint.
         6: pub operand: Option<f64> = Maybe<Real>,
         /// The value when the alarm was last raised.
         7: pub value: Option<f64> = Maybe<Real>,
@@ -172,8 +172,8 @@ impl<'a> StatusFields<'a> {
     }
 
     fn to_status(&self) -> AlarmStatus {
-        // `of` always sets the definition. If a peer omits it, the alarm is a `Stale` one with
-        // defaults.
+        // `of` always sets the definition. If a peer omits it, the alarm is treated as a `Stale`
+        // alarm with defaults.
         let definition = self.definition.clone();
         AlarmStatus {
             handle: self.handle,

@@ -1,11 +1,11 @@
 //! ALARM_JOURNAL and ALARM_ENTRIES: the record of the changes of alarms.
 //!
-//! The two ends agree on these frames as the feature ALARMS. A page is sent in one or more
+//! These frames are used only if both ends have the feature ALARMS. A page is sent in one or more
 //! ALARM_ENTRIES frames, all with the same head; a page may be empty although more pages follow. A
 //! `next` other than 0 is the `from` of the ALARM_JOURNAL for the next page. `event` is 1 to 10 for
-//! what happened to an alarm (raise, clear, acknowledge, reset, shelve, unshelve, suppress,
-//! unsuppress, take-out-of-service, return-to-service), 40 for `count` changes that are missing, and
-//! 41 for `count` entries that were removed.
+//! a change of an alarm (raise, clear, acknowledge, reset, shelve, unshelve, suppress, unsuppress,
+//! take-out-of-service, return-to-service), 40 for `count` missing changes, and 41 for `count`
+//! removed entries.
 
 use trunkline_types::Timestamp;
 use trunkline_types::alarm::{AlarmEntry, AlarmRecord, AlarmState, JournalEvent};
@@ -30,23 +30,23 @@ fields! {
         /// Number of the page's first entry; `None` starts at the newest or the oldest entry,
         /// according to the order.
         1: pub from: Option<u64> = Maybe<Varint>,
-        /// Only entries from this time on.
+        /// Selects entries from this time on.
         2: pub since: Option<Timestamp> = Maybe<Nanos>,
-        /// Only entries before this time.
+        /// Selects entries before this time.
         3: pub until: Option<Timestamp> = Maybe<Nanos>,
-        /// Only entries of variables with a matching name; empty for all. The engine checks the
+        /// Selects entries of variables with a matching name; empty for all. The engine checks the
         /// pattern.
         4: pub pattern: &'a str = IfSet<Whole>,
-        /// Only entries of alarms in this area; empty for all.
+        /// Selects entries of alarms in this area; empty for all.
         5: pub area: &'a str = IfSet<Whole>,
-        /// Only entries of alarms of this priority and above.
+        /// Selects entries of alarms of this priority and above.
         6: pub priority_min: u32 = IfSet<Varint>,
-        /// Only entries whose state after the change is one of these: bit n stands for the state
-        /// with the number n. 0 stands for all.
+        /// Selects entries whose state after the change is one of these: bit n represents the state
+        /// with the number n. 0 selects all.
         7: pub states: u32 = IfSet<Varint>,
-        /// Returns entries from newest to oldest; the default is oldest first.
+        /// True to return entries from newest to oldest; the default is oldest first.
         8: pub newest_first: bool = Mark,
-        /// Maximum number of entries wanted; 0 lets the engine choose.
+        /// Maximum number of entries in the page; 0 lets the engine choose.
         9: pub limit: u32 = IfSet<Varint>,
     }
 }
@@ -85,7 +85,7 @@ fields! {
         9: pub description: &'a str = IfSet<Whole>,
         /// The state before the change.
         10: pub from: AlarmState = Always<Number>,
-        /// The state after it.
+        /// The state after the change.
         11: pub state: AlarmState = Always<Number>,
         12: pub is_active: bool = Mark as "active",
         /// The principal of the operator; empty if the engine changed the state.

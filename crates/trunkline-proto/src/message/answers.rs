@@ -1,7 +1,7 @@
-//! Frames of answers in which each item is a result or the fault that prevented it: OPENED, READINGS
+//! Answers in which each item is either a result or the fault that prevented it: OPENED, READINGS
 //! and SNAPSHOT_ANSWER.
 //!
-//! `S` is what an item takes from the head and from the items before it.
+//! `S` is the state that an item takes from the head and from the preceding items.
 
 use super::fault::put_fault;
 use crate::decode::{Items, Payload};
@@ -18,7 +18,7 @@ pub struct AnswersBuilder<'a, S> {
 }
 
 impl<S> AnswersBuilder<'_, S> {
-    /// Reserves memory for an item with a long value; returns false if there is none.
+    /// Reserves memory for an item with a long value; returns false if there is not enough memory.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()

@@ -1,10 +1,10 @@
 //! AUDIT and AUDIT_PAGE: the record of who acted on the engine, from where, when and with what
 //! outcome.
 //!
-//! Agreed as the feature AUDIT. A page is sent in one or more AUDIT_PAGE frames, all with the same
-//! head; a page may be empty although more pages follow. A `next` other than 0 is the `from` of the
-//! AUDIT for the next page. An outcome unknown to this version is read as unknown, with its
-//! sentence.
+//! Used only if both ends have the feature AUDIT. A page is sent in one or more AUDIT_PAGE frames,
+//! all with the same head; a page may be empty although more pages follow. A `next` other than 0 is
+//! the `from` of the AUDIT for the next page. An outcome unknown to this version is read as
+//! unknown, with its sentence.
 
 use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Timestamp};
 
@@ -33,15 +33,15 @@ fields! {
         /// Number of the page's first entry; `None` starts at the newest or the oldest entry,
         /// according to the order.
         1: pub from: Option<u64> = Maybe<Varint>,
-        /// Only entries from this time on.
+        /// Selects entries from this time on.
         2: pub since: Option<Timestamp> = Maybe<Nanos>,
-        /// Only entries with a matching name; empty for all. The engine checks the pattern.
+        /// Selects entries with a matching name; empty for all. The engine checks the pattern.
         3: pub pattern: &'a str = IfSet<Whole>,
-        /// Only entries of this principal; empty for all.
+        /// Selects entries of this principal; empty for all.
         4: pub who: &'a str = IfSet<Whole>,
-        /// Returns entries from newest to oldest; the default is oldest first.
+        /// True to return entries from newest to oldest; the default is oldest first.
         5: pub newest_first: bool = Mark,
-        /// Maximum number of entries wanted; 0 lets the engine choose.
+        /// Maximum number of entries in the page; 0 lets the engine choose.
         6: pub limit: u32 = IfSet<Varint>,
     }
 }

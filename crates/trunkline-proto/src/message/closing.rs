@@ -1,6 +1,6 @@
 //! REFUSED and GOODBYE: the reason why a connection is refused, or closed in an orderly way.
 //!
-//! The form of both is the same in every version. A `retry_after_ms` of 0 requests nothing.
+//! The form of both is the same in every version. A `retry_after_ms` of 0 makes no request.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ record! {
     pub struct Refused {
         pub code: FaultCode = Code,
         pub versions: VersionRange = Flat,
-        /// The time after which the engine asks to be dialled again, in whole milliseconds.
+        /// The time after which the client should dial again, in whole milliseconds.
         pub retry_after: Option<Duration> = RetryMillis as "retry_after_ms",
         pub sentence: String = Text<SENTENCE_BYTES_MAX>,
     }
@@ -30,7 +30,7 @@ record! {
     #[derive(Eq)]
     pub struct Goodbye {
         pub code: FaultCode = Code,
-        /// The time after which the sender asks to be dialled again, in whole milliseconds.
+        /// The time after which the receiver should dial again, in whole milliseconds.
         pub retry_after: Option<Duration> = RetryMillis as "retry_after_ms",
         pub sentence: String = Text<SENTENCE_BYTES_MAX>,
     }
@@ -45,7 +45,7 @@ record! {
     }
 }
 
-/// Whole milliseconds; 0 stands for none.
+/// Whole milliseconds; 0 means none.
 #[derive(Debug)]
 pub enum RetryMillis {}
 

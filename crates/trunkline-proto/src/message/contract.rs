@@ -22,7 +22,7 @@ use crate::DecodeError;
 use crate::decode::Payload;
 
 record! {
-    /// The filters of a subscription; filtered updates are counted as such.
+    /// The filters of a subscription; filtered updates are counted separately.
     #[derive(Copy, Eq, Hash, Default)]
     pub struct SubscribeFlags {
         /// Delivers only updates whose value or quality differs from the previous one (catch-all
@@ -34,7 +34,7 @@ record! {
 }
 
 impl SubscribeFlags {
-    /// No filter: every update passes.
+    /// No filter: every update is delivered.
     pub const NONE: SubscribeFlags = SubscribeFlags {
         only_changes: false,
         own_suppressed: false,

@@ -2,7 +2,7 @@
 //!
 //! A chunk of CHECK has 1 to 64 items of one subscription. A run is a handle and the consecutive
 //! handles after it. The first handle of a run is encoded as the difference from the last handle of
-//! the previous run, and that of a chunk's first run from 0. The digest is the sum of the items'
+//! the previous run; for the first run of a chunk, from 0. The digest is the sum of the items'
 //! digests ([`digest::of_record`](crate::digest::of_record)).
 
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
@@ -18,8 +18,8 @@ use crate::decode::Payload;
 /// Maximum number of items of one chunk: a difference is narrowed down to 64 items.
 pub const CHUNK_ITEMS_MAX: usize = 64;
 
-/// Some items of one subscription, with the sum of the digests of what the engine last sent for
-/// each.
+/// Some items of one subscription, with the sum of the digests of the last updates that the engine
+/// has sent for them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
     pub subscription: u32,
@@ -126,7 +126,7 @@ record! {
     }
 }
 
-// A frame without items asks the engine to check everything.
+// A frame without items requests a check of all items.
 list_frame! {
     CompareFrame: Compare, Compare, CompareBuilder,
     head CompareHead, item CompareItem, empty kept

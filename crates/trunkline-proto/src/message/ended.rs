@@ -1,7 +1,8 @@
 //! ENDED: the engine has ended items of a subscription.
 //!
-//! `last_sequence` is the last update delivered, and `lost` the exact number not delivered. A
-//! client that subscribes again from that position gets the updates that the engine still has.
+//! `last_sequence` is the sequence of the last delivered update, and `lost` the exact number of
+//! updates that were not delivered. A client that subscribes again from that position gets the
+//! updates that the engine still has.
 
 pub use trunkline_types::ledger::EndedItem;
 
@@ -18,9 +19,9 @@ pub enum EndReason {
     Overrun,
     /// The variable was removed.
     Gone,
-    /// The client lost the right to read it.
+    /// The client no longer has the right to read the variable.
     Denied,
-    /// A reason of a newer version.
+    /// A reason defined by a newer version.
     Unknown(u8),
 }
 
@@ -29,14 +30,15 @@ numbered! {
 }
 
 record! {
-    /// The part common to all ended items of the frame. The request of the frame is the subscription.
+    /// The part common to all ended items of the frame. The request of the frame is the
+    /// subscription.
     #[derive(Copy, Eq)]
     pub struct EndedHead<'a> {
         /// The reason, for programs.
         pub reason: EndReason = Number,
         /// The epoch of the positions.
         pub epoch: u64 = Fixed,
-        /// The reason, for people.
+        /// The reason, for users.
         pub sentence: &'a str = Text<SENTENCE_BYTES_MAX>,
     }
 }

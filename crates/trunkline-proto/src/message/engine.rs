@@ -17,7 +17,7 @@ fields! {
     pub struct EngineInfo {
         /// The configured name of the engine.
         1: pub name: String = IfSet<Whole>,
-        /// The release of its program.
+        /// The version of its program.
         2: pub version: String = IfSet<Whole>,
         /// The current epoch.
         3: pub epoch: u64 = Always<Varint>,
@@ -50,7 +50,7 @@ record! {
         pub state: String = Name,
         /// Number of variables in it.
         pub variables: u64 = Varint,
-        /// The description, for people.
+        /// The description, for users.
         pub description: String = Name,
     }
 }

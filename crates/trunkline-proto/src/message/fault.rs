@@ -51,7 +51,7 @@ impl<'a> Record<'a> for FaultRef<'a> {
 
 /// Appends a fault's code and sentence.
 pub(crate) fn put_fault(out: &mut Vec<u8>, fault: FaultRef<'_>) {
-    // 0 means success on the wire; a code with the number 0 can only come from a faulty peer.
+    // On the wire, 0 means success; a code with the number 0 can only come from a faulty peer.
     let number = match fault.code.number() {
         0 => FaultCode::Internal.number(),
         number => number,

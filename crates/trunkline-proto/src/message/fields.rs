@@ -1,7 +1,7 @@
 //! Records of fields that an older version can skip; see [`tlv`](crate::tlv).
 //!
-//! `fields!` declares them as `record!` does, with the id of each field and the condition under which
-//! it is written.
+//! `fields!` declares such a record. It works like `record!`, with an id for each field and the
+//! condition under which the field is written.
 
 use std::marker::PhantomData;
 
@@ -17,29 +17,29 @@ use crate::tlv::put_sized;
 
 /// The form of a field with an id, whose content is of type `T`.
 pub trait FieldForm<'a, T> {
-    /// Appends the field, as often as it has content.
+    /// Appends the field once for each part of its content; appends nothing without content.
     fn put(id: u64, value: &T, out: &mut Vec<u8>);
-    /// Reads one appearance of the field.
+    /// Reads one occurrence of the field.
     fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError>;
-    /// Shows the content under this name, for the golden vectors.
+    /// Shows the content under `name`, for the golden vectors.
     fn show(value: &T, name: &str, to: &mut dyn Show);
-    /// Sets any content that this form keeps exactly.
+    /// Sets arbitrary content that this form reproduces exactly.
     #[cfg(test)]
     fn sample(value: &mut T, source: &mut Source<'a>);
 }
 
 #[derive(Debug)]
 pub struct Always<F>(PhantomData<F>);
-/// Written unless it has its default.
+/// A field that is written unless it has its default value.
 #[derive(Debug)]
 pub struct IfSet<F>(PhantomData<F>);
-/// Written if there is one.
+/// A field that is written if it has a value.
 #[derive(Debug)]
 pub struct Maybe<F>(PhantomData<F>);
-/// A field without content, which stands for true.
+/// A field without content, whose presence means true.
 #[derive(Debug)]
 pub enum Mark {}
-/// A field that repeats, at most `MAX` times.
+/// A field that occurs any number of times up to `MAX`.
 #[derive(Debug)]
 pub struct Many<const MAX: usize, F>(PhantomData<F>);
 
@@ -176,10 +176,10 @@ impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX
     }
 }
 
-/// Declares a record of fields: `id: pub field: Type = When<Form>`, with `as "name"` where the wire has
-/// another name. Those under `first` come before and have no id; `absent` is the record without a
-/// field. With `impl` instead of `pub struct`, the struct is declared elsewhere. The size of a `sized`
-/// record stands before it.
+/// Declares a record of fields: `id: pub field: Type = When<Form>`, with `as "name"` if the name on
+/// the wire is different. Fields under `first` precede the others and have no id; `absent` is the
+/// record without any field. With `impl` instead of `pub struct`, the struct is declared elsewhere.
+/// A `sized` record is preceded by its size.
 macro_rules! fields {
     (
         $(#[$meta:meta])*

@@ -1,8 +1,8 @@
 //! FIND and NAMES: searching for variables.
 //!
 //! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next
-//! page. Only the engine interprets cursors. A variable is found only if all conditions hold;
-//! conditions are agreed as the feature CONDITIONS.
+//! page. Only the engine interprets cursors. A variable is found only if it meets all conditions.
+//! Conditions are used only if both ends have the feature CONDITIONS.
 
 pub use trunkline_types::Comparison;
 use trunkline_types::{Access, Condition, DataType};
@@ -17,19 +17,19 @@ record! {
     pub struct Find<'a> {
         /// Cursor of the page; 0 for the first page.
         pub cursor: u64 = Fixed,
-        /// Maximum number of names wanted in the answer; 0 lets the engine choose.
+        /// Maximum number of names in the answer; 0 lets the engine choose.
         pub limit: u32 = Fixed,
         pub pattern: &'a str = Name,
     }
 }
 
 record! {
-    /// A condition that found variables satisfy.
+    /// A condition that a variable must meet to be found.
     #[derive(Copy, Eq)]
     pub struct FindCondition<'a> {
         /// Name of a field, such as `units`; `*` for any field with text.
         pub field: &'a str = Name,
-        /// The number of a [`Comparison`], or one of a newer version.
+        /// The number of a [`Comparison`], or a number defined by a newer version.
         pub comparison: u8 = Fixed,
         pub value: &'a str = Name,
     }
@@ -60,7 +60,7 @@ list_frame! {
 record! {
     #[derive(Copy, Eq, Default)]
     pub struct NamesHead {
-        /// Cursor of the next page; `None` if this is the last.
+        /// Cursor of the next page; `None` if this is the last page.
         pub next_cursor: Option<u64> = OrZero,
     }
 }
@@ -80,7 +80,7 @@ list_frame! {
 }
 
 impl NamesBuilder<'_> {
-    /// Completes the frame, now that the cursor of the next page is known.
+    /// Completes the frame with the cursor of the next page.
     pub fn finish_page(mut self, next_cursor: Option<u64>) {
         self.set_head(&NamesHead { next_cursor });
         self.finish(false);

@@ -1,9 +1,9 @@
-//! FORCING and FORCED: the list of forced variables, and its switch.
+//! FORCING and FORCED: the list of forced variables, and the switch for it.
 //!
-//! Agreed as the feature FORCING. OFF lets every forced variable show the value of its source and
-//! keeps the list; ON applies the list; CLEAR empties it. These three are answered without items,
-//! and `total` is the number of variables affected. LIST is answered with one page; a `next_cursor`
-//! other than 0 is the cursor of the FORCING for the next page.
+//! Used only if both ends have the feature FORCING. OFF lets every forced variable show the value
+//! of its source, but does not change the list; ON applies the list; CLEAR empties it. These three
+//! are answered without items, and `total` is the number of variables affected. LIST is answered
+//! with one page; a `next_cursor` other than 0 is the cursor of the FORCING for the next page.
 
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
@@ -28,7 +28,7 @@ const BEHIND: u8 = 1;
 pub enum ForcingVerb {
     List,
     On,
-    /// Show the source's value for every variable, but keep the list.
+    /// Show the source's value for every variable, without changing the list.
     Off,
     /// Unforce every variable.
     Clear,
@@ -49,7 +49,7 @@ record! {
         pub verb: ForcingVerb = Number,
         /// Cursor of the page; 0 for the first page.
         pub cursor: u32 = Fixed,
-        /// Maximum number of items wanted in the answer; 0 lets the engine choose.
+        /// Maximum number of items in the answer; 0 lets the engine choose.
         pub limit: u32 = Fixed,
     }
 }
@@ -61,9 +61,9 @@ record! {
     pub struct ForcedHead {
         /// True while forced values are applied.
         pub is_on: bool = FlagsThen<Flag<ON>>,
-        /// Number of variables on the list, or of those that the action affected.
+        /// Number of variables on the list, or number of variables that the action affected.
         pub total: u32 = Fixed,
-        /// Cursor of the next page; 0 if this is the last.
+        /// Cursor of the next page; 0 if this is the last page.
         pub next_cursor: u32 = Fixed,
     }
 }
@@ -77,16 +77,17 @@ record! {
         pub data_type: DataType = Type as "type",
         /// Time at which it was forced.
         pub since: Timestamp = FlagsThen<Nanos>,
-        /// Principal that forced it, for people.
+        /// Principal that forced it, for users.
         pub by: String = Text<SENTENCE_BYTES_MAX>,
         /// The forced value.
         pub value: Value = Typed,
-        /// The value and quality that its source delivers meanwhile; `None` if there is none yet.
+        /// The value and quality that its source currently delivers; `None` if there is no value
+        /// yet.
         pub behind: Option<(Value, Quality)> = Optional<BEHIND, Inner>,
     }
 }
 
-/// A value and its quality, of the data type before it.
+/// A value of the preceding data type, and its quality.
 impl<'a> Record<'a> for (Value, Quality) {
     const FIELDS: &'static [Field] = &[Field::drawn("quality u32 | value")];
 
@@ -121,7 +122,7 @@ list_frame! {
 }
 
 impl ForcedBuilder<'_> {
-    /// Completes the frame, now that its head is known.
+    /// Completes the frame with its final head.
     pub fn finish_page(mut self, head: &ForcedHead) {
         self.set_head(head);
         self.finish(false);

@@ -1,4 +1,4 @@
-//! The forms of fields: how each is written, read, bounded and shown.
+//! The forms of fields. A form defines how a field is written, read, bounded and shown.
 
 mod condition;
 
@@ -31,50 +31,52 @@ pub trait Form<'a, T> {
     fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError>;
     /// Shows the content under this name, for the golden vectors.
     fn show(value: &T, name: &str, to: &mut dyn Show);
-    /// Any content that this form keeps exactly.
+    /// Creates arbitrary content that this form reproduces exactly.
     #[cfg(test)]
     fn sample(source: &mut Source<'a>, run: &mut Run) -> T;
 }
 
-/// Text of at most `MAX` bytes. Longer text is cut at a character when it is written.
+/// Text of at most `MAX` bytes. Longer text is truncated at a character boundary when it is
+/// written.
 #[derive(Debug)]
 pub enum Text<const MAX: usize> {}
-/// Text that only the frame bounds, such as a name.
+/// Text whose length is limited only by the frame, such as a name.
 pub type Name = Text<{ usize::MAX }>;
-/// Text up to the end of a field, cut at a character if it is longer than `MAX` bytes.
+/// Text up to the end of a field, truncated at a character boundary if it is longer than `MAX`
+/// bytes.
 #[derive(Debug)]
 pub enum Whole<const MAX: usize = { usize::MAX }> {}
-/// Bytes, after their number.
+/// Bytes, preceded by their number.
 #[derive(Debug)]
 pub enum Bytes {}
 #[derive(Debug)]
 pub enum Rest {}
-/// A data type, or the mark that it is that of the item before.
+/// A data type, or a mark for the same data type as the previous item.
 #[derive(Debug)]
 pub enum Type {}
 #[derive(Debug)]
 pub enum WholeType {}
-/// A value of the data type before it.
+/// A value of the preceding data type.
 #[derive(Debug)]
 pub enum Typed {}
-/// The properties of a variable, after their size.
+/// The properties of a variable, preceded by their size.
 #[derive(Debug)]
 pub enum Configuration {}
 /// The number of an enumeration, one byte.
 #[derive(Debug)]
 pub enum Number {}
-/// Little-endian, in as many bytes as the type has.
+/// A little-endian number with the size of its type.
 #[derive(Debug)]
 pub enum Fixed {}
 #[derive(Debug)]
 pub enum Varint {}
-/// A handle: the difference from the handle of the record before, as a zigzag.
+/// A handle: the difference from the handle of the previous record, in zigzag encoding.
 #[derive(Debug)]
 pub enum Handle {}
-/// A ticket: the difference from the ticket of the record before, as a zigzag.
+/// A ticket: the difference from the ticket of the previous record, in zigzag encoding.
 #[derive(Debug)]
 pub enum Ticket {}
-/// A number that another field carries; 0 until that is read.
+/// A number that another field contains; 0 until that field is read.
 #[derive(Debug)]
 pub enum Elsewhere {}
 /// Whole milliseconds as a varint, rounded up.
@@ -90,22 +92,23 @@ pub enum Nanos {}
 pub enum QualityBits {}
 #[derive(Debug)]
 pub enum Code {}
-/// A number that may be absent: 0 stands for none.
+/// A number that may be absent: 0 means none.
 #[derive(Debug)]
 pub enum OrZero {}
-/// As [`OrZero`], but a varint.
+/// Like [`OrZero`], but encoded as a varint.
 #[derive(Debug)]
 pub enum VarintOrZero {}
-/// A record within a record. If `FLAT`, the golden vectors show its fields in those of the outer one.
+/// A record within a record. If `FLAT`, the golden vectors show its fields among the fields of the
+/// outer record.
 #[derive(Debug)]
 pub enum Nested<const FLAT: bool> {}
 /// A record within a record, shown as an object.
 pub type Inner = Nested<false>;
-/// A record within a record, whose fields are shown in those of the outer one.
+/// A record within a record, whose fields are shown among the fields of the outer record.
 pub type Flat = Nested<true>;
 
-/// Defines forms of fields that depend on nothing: the smallest size in bytes, and functions that put,
-/// read, show and choose one.
+/// Defines forms of fields that do not depend on other fields: the smallest size in bytes, and
+/// functions that write, read, show and choose a value.
 macro_rules! forms {
     ($(
         $([$($generic:tt)+])? $form:ident $(<$argument:ident>)?: $ty:ty, $bytes:expr,
@@ -153,8 +156,8 @@ macro_rules! forms {
 }
 pub(crate) use forms;
 
-/// Defines forms that write a value as another one, in another form: how to get there, and back, and
-/// what to show if not the other one.
+/// Defines forms that convert a value and write it in another form: the conversions in both
+/// directions, and the value to show if it is not the converted one.
 macro_rules! mapped {
     ($($form:ident: $ty:ty = $base:ty: $raw:ty, $to:expr, $from:expr $(, $shown:expr)?;)+) => { $(
         impl<'a> $crate::message::form::Form<'a, $ty> for $form {
@@ -282,8 +285,8 @@ forms! {
         };
 }
 
-/// Defines forms of integers: their size in bytes, or the smallest, how they are chosen for the
-/// round trip and shown, and the functions that put one and read one.
+/// Defines forms of integers: their size or smallest size in bytes, how values are chosen for the
+/// round trip and shown, and the functions that write and read a value.
 macro_rules! integers {
     ($($form:ident: $ty:ty, $bytes:literal, $sample:ident, $shown:ident, $put:expr, $read:expr;)+) => {
         $crate::message::form::forms! { $(
@@ -349,7 +352,7 @@ mapped! {
     VarintOrZero: Option<u64> = Varint: u64, |number| number.unwrap_or(0), not_zero;
 }
 
-/// Whole milliseconds, rounded up so that a short time does not become zero.
+/// Converts to whole milliseconds, rounded up so that a short time does not become zero.
 fn whole_millis(duration: &Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -358,7 +361,8 @@ fn not_zero(number: u64) -> Option<u64> {
     (number != 0).then_some(number)
 }
 
-/// Shows the properties by which a reader of the vectors can tell that all was understood.
+/// Shows those properties from which a user of the vectors can tell that a decoder has read all of
+/// them.
 fn show_properties(properties: &Properties, name: &str, to: &mut dyn Show) {
     to.object(name, &|to| {
         to.field("type", Shown::Text(&properties.data_type.to_string()));
@@ -406,17 +410,18 @@ impl<'a, T: Record<'a>, const FLAT: bool> Form<'a, T> for Nested<FLAT> {
     }
 }
 
-/// An enumeration with a number on the wire; `numbered!` gives it one.
+/// An enumeration whose variants have numbers on the wire; `numbered!` implements it.
 pub trait Numbered: Copy + 'static {
-    /// What is legal, for the error.
+    /// Description of the valid values, for the error.
     const EXPECTED: &'static str;
     fn number(self) -> u8;
     fn from_number(number: u8) -> Option<Self>;
     fn show(self, name: &str, to: &mut dyn Show);
 }
 
-/// Gives an enumeration its numbers on the wire, and the words of the golden vectors. One with the
-/// variant `newer` keeps the numbers of newer versions, and the golden vectors show numbers.
+/// Assigns numbers on the wire and words in the golden vectors to the variants of an enumeration.
+/// With a variant `newer`, the enumeration preserves numbers of newer versions, and the golden
+/// vectors show numbers.
 macro_rules! numbered {
     ($name:ident, newer $newer:ident { $($variant:ident = $number:literal;)+ }) => {
         impl $crate::message::form::Numbered for $name {

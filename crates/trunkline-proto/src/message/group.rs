@@ -5,11 +5,12 @@
 //!               flags  1 TRY
 //! ```
 //!
-//! Agreed as the feature GROUPS. A group is one frame, sent in parts if it is longer than a frame
-//! may be. Either all members are put or set, with one engine timestamp and one commit number, or
-//! none is. The answer for the culprit contains the rule that refused it. The other members have
-//! the fault `group-refused` without a sentence, because it would be the same for all of them. With
-//! TRY the engine answers with would-block if a subscriber's buffer is full, instead of waiting.
+//! Used only if both ends have the feature GROUPS. A group is one message, sent in parts if it is
+//! too long for one frame. Either all members are put or set, with one engine timestamp and one
+//! commit number, or none of them is. The answer for the refused member (the culprit) contains the
+//! rule that refused it. The other members have the fault `group-refused` without a sentence,
+//! because the sentence would be the same for all of them. With TRY, the engine answers with
+//! would-block instead of waiting if a subscriber's buffer is full.
 
 use trunkline_types::Value;
 
@@ -31,8 +32,8 @@ pub const GROUP_MAX: usize = 4096;
 pub struct GroupWriteBuilder<'a>(WriteBuilder<'a>);
 
 impl<'a> GroupWriteBuilder<'a> {
-    /// Begins a frame at the end of `out`. With `try_only` a group that would have to wait is not
-    /// written.
+    /// Begins a frame at the end of `out`. If `try_only` is true, a group that would have to wait
+    /// is not written.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, try_only: bool) -> Self {
         let flags = if try_only { TRY } else { 0 };
         Self(WriteBuilder::begin_group(out, request, flags))
@@ -99,10 +100,10 @@ list_frame! {
     head GroupHead, item WriteAnswer<'a>, empty kept
 }
 
-/// The number of a commit; 0 stands for none.
+/// The number of a commit; 0 means none.
 #[derive(Debug)]
 pub enum Commit {}
-/// The place of a member plus one; 0 stands for none.
+/// The index of a member plus one; 0 means none.
 #[derive(Debug)]
 pub enum Culprit {}
 

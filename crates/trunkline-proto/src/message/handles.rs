@@ -42,12 +42,12 @@ list_frame! {
 }
 
 impl<'o> HandlesBuilder<'o> {
-    /// Begins a READ frame, which asks for the current readings.
+    /// Begins a READ frame, which requests the current readings.
     pub fn read(out: &'o mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, request, &())
     }
 
-    /// Begins a SNAPSHOT frame, which asks for readings of one instant.
+    /// Begins a SNAPSHOT frame, which requests readings at one instant.
     pub fn snapshot(out: &'o mut Vec<u8>, request: u32) -> Self {
         Self::begin_as(FrameKind::Snapshot, out, request, &())
     }
@@ -57,7 +57,7 @@ impl<'o> HandlesBuilder<'o> {
         Self::begin_as(FrameKind::Close, out, request, &())
     }
 
-    /// Begins an INFO frame, which asks for everything known about the variables.
+    /// Begins an INFO frame, which requests all information about the variables.
     pub fn info(out: &'o mut Vec<u8>, request: u32) -> Self {
         Self::begin_as(FrameKind::Info, out, request, &())
     }
@@ -74,8 +74,8 @@ impl<'o> HandlesBuilder<'o> {
 }
 
 record! {
-    /// The head of an UNSUBSCRIBE frame, which ends these items of a subscription; without items, all
-    /// of it.
+    /// The head of an UNSUBSCRIBE frame, which ends these items of a subscription; without items,
+    /// it ends the whole subscription.
     #[derive(Copy, Eq)]
     pub struct UnsubscribeHead {
         pub subscription: u32 = Fixed,

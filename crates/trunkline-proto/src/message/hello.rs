@@ -1,4 +1,4 @@
-//! HELLO and WELCOME: the first frame of either side.
+//! HELLO and WELCOME: the first frames of the two ends.
 //!
 //! The form of the first six bytes of HELLO is the same in every version.
 
@@ -21,7 +21,7 @@ use crate::limits::{
 };
 use crate::{DecodeError, Features, PROTOCOL_VERSION, Throughput, VersionRange};
 
-/// The first bytes of either side's first payload.
+/// The first bytes of the first payload from either end.
 pub const MAGIC: [u8; 4] = *b"TRNK";
 
 fields! {
@@ -32,7 +32,8 @@ fields! {
             pub versions: VersionRange = MagicThen<Flat>,
         }
         1: pub features: Features = Always<FeatureBits>,
-        /// The client's name for itself, shown to people. All texts here have at most 256 bytes.
+        /// The name that the client gives itself, shown to users. All texts here have at most 256
+        /// bytes.
         2: pub client_name: String = IfSet<Brief>,
         /// The client's program and release.
         3: pub program: String = IfSet<Brief>,
@@ -43,7 +44,7 @@ fields! {
         6: pub frame_max: u32 = Always<Varint>,
         /// The longest payload in parts that the client accepts, in bytes.
         7: pub message_max: u32 = Always<Varint>,
-        /// Update records that the client lets the engine send before they are acknowledged.
+        /// Maximum number of unacknowledged update records that the client lets the engine send.
         8: pub window_records: u32 = Always<Varint>,
         9: pub window_bytes: u32 = Always<Varint>,
         /// The client's session before the connection broke.
@@ -75,8 +76,8 @@ fields! {
         1: pub features: Features = Always<FeatureBits>,
         /// The engine's epoch, the first half of every position on this connection.
         2: pub epoch: u64 = Always<Varint>,
-        /// Identifies the engine's store: the same at every start with the store, and in copies of
-        /// it. Without a store it is different at each start.
+        /// Identifies the engine's store. It is the same at every start with this store or a copy
+        /// of it. Without a store, it is different at each start.
         3: pub engine_id: [u8; 16] = Always<Fixed>,
         4: pub session: u64 = Always<Varint>,
         /// True if the session named in the hello is resumed.
@@ -96,8 +97,8 @@ fields! {
         13: pub wall: Timestamp = Always<Nanos>,
         14: pub engine_name: String = IfSet<Brief>,
         15: pub engine_version: String = IfSet<Brief>,
-        /// The terms of throughput mode if the client asked for it; both ends then gather what they
-        /// send.
+        /// The terms of throughput mode, if the client requested it; both ends then gather their
+        /// output.
         50: pub throughput: Option<Throughput> = Maybe<Inner>,
     }
 }
@@ -112,7 +113,7 @@ record! {
 }
 
 impl Default for Hello {
-    /// This release with its default limits and no identity.
+    /// Describes this release with its default limits and no identity.
     fn default() -> Self {
         Self {
             versions: VersionRange::OURS,
@@ -132,7 +133,8 @@ impl Default for Hello {
 }
 
 impl Default for Welcome {
-    /// This release with its default limits; the engine fills in epoch, session and identity.
+    /// Describes this release with its default limits; the engine fills in epoch, session and
+    /// identity.
     fn default() -> Self {
         Self {
             version: PROTOCOL_VERSION,
@@ -156,7 +158,8 @@ impl Default for Welcome {
     }
 }
 
-/// Text up to the end of a field, cut to the length that is legal before the hello is done.
+/// Text up to the end of a field, truncated to the length that is allowed before the hello is
+/// complete.
 pub type Brief = Whole<HELLO_TEXT_BYTES_MAX>;
 #[derive(Debug)]
 pub enum FeatureBits {}
@@ -166,7 +169,7 @@ pub enum VarintMillis {}
 /// Whole microseconds as a varint.
 #[derive(Debug)]
 pub enum Micros {}
-/// The letters TRNK stand before this field.
+/// A field preceded by the letters TRNK.
 #[derive(Debug)]
 pub struct MagicThen<F>(PhantomData<F>);
 

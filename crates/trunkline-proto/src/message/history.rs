@@ -4,7 +4,7 @@
 //! frames, all with the same head; a page may be empty although more pages follow. To get the next
 //! page, send a HISTORY frame whose `from` is the `next` of this page. The rows of one series may
 //! be split over consecutive items, which differ only in `data`. This keeps a frame about as short
-//! as those of other answers.
+//! as the frames of other answers.
 
 use std::num::NonZeroU64;
 
@@ -39,7 +39,7 @@ const DURATIONS: u8 = 16;
 const ALL: u8 = SINCE | UNTIL | FROM | POSITION | DURATIONS;
 /// The flag of a cursor with a key.
 const AFTER: u8 = 1;
-/// The flag of a page that is not the last.
+/// Flag: this is not the last page.
 const NEXT: u8 = 1;
 
 record! {
@@ -63,20 +63,20 @@ record! {
     /// Asks for a page of a history; see [`HistoryQuery`]. The items are its patterns.
     #[derive(Eq, Default)]
     pub struct HistoryHead {
-        /// Only rows from this source timestamp on.
+        /// Selects rows from this source timestamp on.
         pub since: Option<Timestamp> = FlagsThen<Optional<SINCE, Nanos>, ALL>,
-        /// Only rows before this source timestamp.
+        /// Selects rows before this source timestamp.
         pub until: Option<Timestamp> = Optional<UNTIL, Nanos>,
-        /// The number of a [`HistoryForm`], or one of a newer version.
+        /// The number of a [`HistoryForm`], or a number defined by a newer version.
         pub form: u8 = Fixed,
         /// The width of the buckets in nanoseconds, or their number if the engine chooses the width,
         /// or the step of the grid; otherwise 0.
         pub size: u64 = Varint,
         /// Maximum number of rows, events and buckets of the page; 0 lets the engine choose.
         pub limit: u32 = Varint,
-        /// Where the page begins; `None` for the first page.
+        /// Beginning of the page; `None` for the first page.
         pub from: Option<HistoryCursor> = Optional<FROM, Inner>,
-        /// Only updates and events after this position.
+        /// Selects updates and events after this position.
         pub after: Option<Position> = Optional<POSITION, Inner>,
         /// Buckets also have the time that is covered, and the time-weighted mean.
         pub durations: bool = Flag<DURATIONS>,
@@ -84,7 +84,7 @@ record! {
 }
 
 impl HistoryHead {
-    /// The head of a query, whose patterns are the items.
+    /// Returns the head for a query, whose patterns are sent as the items.
     pub fn of(query: &HistoryQuery) -> Self {
         let step = |grid: Grid| grid.0.map_or(0, NonZeroU64::get);
         let (form, size) = match query.form {
@@ -108,8 +108,8 @@ impl HistoryHead {
         }
     }
 
-    /// The form that the query asks for; `None` if this version does not know it, or if its buckets
-    /// have no width.
+    /// Returns the form that the query requests; `None` if this version does not know the form, or
+    /// if its buckets have no width.
     pub fn query_form(&self) -> Option<HistoryForm> {
         match self.form {
             0 => Some(HistoryForm::Rows),
@@ -129,7 +129,7 @@ impl HistoryHead {
 record! {
     #[derive(Copy, Eq)]
     pub struct HistoryPattern<'a> {
-        /// Selects variables by their names. The engine checks it.
+        /// Selects variables by their names. The engine checks the pattern.
         pub pattern: &'a str = Name,
     }
 }
@@ -142,9 +142,9 @@ list_frame! {
 record! {
     #[derive(Eq, Default)]
     pub struct HistoryRowsHead<'a> {
-        /// Where the next page begins; `None` if this is the last page.
+        /// Beginning of the next page; `None` if this is the last page.
         pub next: Option<HistoryCursor> = FlagsThen<Optional<NEXT, Inner>, NEXT>,
-        /// Location of the history, and its problem if there is one, as a sentence.
+        /// The place where the history is stored and any problem of the store, in a sentence.
         pub state: &'a str = Text<{ 4 * SENTENCE_BYTES_MAX }>,
     }
 }
@@ -163,7 +163,7 @@ list_frame! {
     head HistoryRowsHead<'a>, item HistorySeries, empty kept, items "series"
 }
 
-/// The width of the buckets, 0 for rows; then the rows or the buckets, after their size.
+/// The width of the buckets, or 0 for rows; then the rows or the buckets, preceded by their size.
 #[derive(Debug)]
 enum Recorded {}
 
@@ -183,7 +183,7 @@ forms! {
 fn width_of(data: &SeriesData) -> u64 {
     match data {
         SeriesData::Rows(_) => 0,
-        // The width 0 would mean rows; buckets always have a width.
+        // Buckets always have a width, because a width of 0 would mean rows.
         SeriesData::Buckets { width, .. } => (*width).max(1),
     }
 }

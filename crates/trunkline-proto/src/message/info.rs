@@ -1,4 +1,5 @@
-//! INFO_ANSWER: everything known about variables, their ledger, and this session's subscriptions.
+//! INFO_ANSWER: all information about variables, with their ledger and this session's
+//! subscriptions.
 //!
 //! The varints of a ledger are in the order of its identity in [`trunkline_types::ledger`].
 
@@ -23,14 +24,14 @@ use crate::limits::{INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX};
 use crate::tlv::put_sized;
 use crate::{DecodeError, FaultRef};
 
-/// Everything that the engine knows about a variable, except its reading.
+/// All information that the engine has about a variable, except its reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VariableInfo {
     /// Its full name.
     pub name: String,
     /// The configuration of the variable.
     pub properties: Properties,
-    /// Sequence of its last update; 0 if nothing was written yet.
+    /// Sequence of its last update; 0 if it has not been written yet.
     pub sequence: u64,
     /// Time at which that update was accepted.
     pub engine_timestamp: Timestamp,
@@ -42,19 +43,21 @@ pub struct VariableInfo {
     pub last_writer: String,
     /// State of its source; empty if it has none.
     pub source_state: String,
-    /// The holder of a lease or the single writer, for people; empty if there is none.
+    /// The holder of a lease or the single writer, for users; empty if there is none.
     pub held_by: String,
     /// Remaining time of the lease, sent in ms; zero if the variable is not leased.
     pub lease_left: Duration,
-    /// Writers that were refused because of the single writer and are waiting to take over.
+    /// Number of writers that were refused because of the single writer and are waiting to take
+    /// over.
     pub writers_waiting: u64,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
-    /// Sessions that subscribe to it, at most 32; not only this client's.
+    /// Sessions that subscribe to it, at most 32, including sessions of other clients.
     pub readers: Vec<ReaderInfo>,
     /// The place where the audit of its writes is stored; empty if they are not audited.
     pub audit: String,
-    /// The forced value, who forced it, and the value that its source delivers meanwhile.
+    /// The forced value, the principal that forced it, and the value that its source currently
+    /// delivers.
     pub forced: Option<ForcedEntry>,
 }
 
@@ -68,8 +71,8 @@ record! {
         pub from: String = Name,
         /// Transport of its connection, in a word or two.
         pub transport: String = Name,
-        /// Number of items sent to it again because it had something else, over all its
-        /// subscriptions.
+        /// Number of items, over all its subscriptions, that were sent to it again because it had a
+        /// different value.
         pub repaired: u64 = Varint,
     }
 }
@@ -156,7 +159,7 @@ record! {
     }
 }
 
-/// The counters of repaired items; field 9 had no place for them.
+/// The counters of repaired items, which could not be added to field 9.
 enum Repaired {}
 
 impl<'a> FieldForm<'a, Vec<SubscriptionInfo>> for Repaired {

@@ -9,15 +9,16 @@ record! {
     /// A sign of life from the sender.
     #[derive(Copy, Eq, Default)]
     pub struct Keepalive {
-        /// Time of the sender's monotonic clock in nanoseconds; only the sender uses it, when it
-        /// returns as `echo`.
+        /// Time of the sender's monotonic clock in nanoseconds. Only the sender uses it, when the
+        /// peer returns it as `echo`.
         pub sent: u64 = Fixed,
-        /// The field `sent` of the last keep-alive received from the other end; 0 if there was none.
+        /// The field `sent` of the last keep-alive received from the other end; 0 if there was
+        /// none.
         pub echo: u64 = Fixed,
         /// Nanoseconds between the arrival of that keep-alive and the sending of this one.
         pub echo_held_ns: u64 = Fixed,
         /// Number of update records on this connection so far: received by a client, sent by an
-        /// engine (0 from an engine that keeps no digest).
+        /// engine (0 from an engine that does not compute a digest).
         pub records_received: u64 = Fixed,
         /// From the engine: sum modulo 2^64 of [`digest::of_position`](crate::digest::of_position)
         /// over the update records sent on this connection before this frame. 0 from a client.

@@ -1,4 +1,4 @@
-//! One match that knows the message of each kind of frame.
+//! The match that maps each kind of frame to its message.
 
 use super::alarm::{AlarmActForm, AlarmActedForm, AlarmPageForm, Alarms};
 use super::alarm_journal::{AlarmEntriesForm, AlarmJournal};
@@ -32,12 +32,12 @@ use super::why::{Why, WhyAnswerFrame};
 use super::write::WriteAnswersFrame;
 use crate::FrameKind;
 
-/// Something to do with the message of a frame, whichever it is.
+/// An operation on the message of a frame of any kind.
 pub trait MessageVisitor<'a> {
     type Output;
     fn list<F: ListFrame>(self) -> Self::Output;
     fn single<M: SingleFrame<'a>>(self) -> Self::Output;
-    /// Visits a kind whose codec is written by hand.
+    /// Visits a kind of frame whose codec is written by hand.
     fn by_hand(self, kind: FrameKind) -> Self::Output;
 }
 

@@ -1,7 +1,8 @@
-//! Records: heads and items of frames, whose fields stand on the wire in their order.
+//! Records: heads and items of frames. The fields of a record are sent in the order of their
+//! declaration.
 //!
-//! `record!` declares the struct and the form of each field. A record that is no list of fields
-//! implements [`Record`] by hand.
+//! `record!` declares the struct and the form of each field. A record that is not a plain list of
+//! fields implements [`Record`] by hand.
 
 use trunkline_types::DataType;
 use trunkline_types::wire::{decode_type, encode_type, put_u8};
@@ -11,8 +12,8 @@ use super::round_trip::Source;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef};
 
-/// What a record takes from the record before it and from the head. It is empty at the start of each
-/// frame, so that each frame can be decoded by itself.
+/// The state that a record takes from the previous record and from the head. It is empty at the
+/// start of each frame, so that each frame can be decoded by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub(super) handle: u32,
@@ -25,7 +26,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// That of a field with an id, which takes nothing from others.
+    /// Creates the state for a field with an id, which does not depend on other fields.
     pub(super) fn of_field(field: &'static str) -> Self {
         Self {
             field,
@@ -44,7 +45,7 @@ impl Run {
 pub(crate) struct PreviousType(Option<DataType>);
 
 impl PreviousType {
-    /// Appends a type, or 0 if it is that of the previous item.
+    /// Appends a type, or 0 if it is the type of the previous item.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, data_type: &DataType) {
         if self.0.as_ref() == Some(data_type) {
             put_u8(out, 0);
@@ -55,7 +56,7 @@ impl PreviousType {
         }
     }
 
-    /// The last type put or read; `None` before the first.
+    /// Returns the last type that was put or read; `None` before the first.
     pub(crate) fn last(&self) -> Option<&DataType> {
         self.0.as_ref()
     }
@@ -74,17 +75,17 @@ impl PreviousType {
     }
 }
 
-/// A field as it was declared, for the drawings in the reference of the protocol.
+/// The declaration of a field, for the drawings in the protocol reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name on the wire; of a field without form, all that is drawn.
+    /// Its name on the wire; for a field without a form, the complete drawing.
     pub name: &'static str,
     pub ty: &'static str,
     pub form: &'static str,
 }
 
 impl Field {
-    /// Part of a drawing that is written by hand.
+    /// Creates a part of a drawing that is written by hand.
     pub const fn drawn(name: &'static str) -> Self {
         let (ty, form) = ("", "");
         Self { name, ty, form }
@@ -93,15 +94,15 @@ impl Field {
 
 pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
     const FIELDS: &'static [Field];
-    /// True if a fault may stand in its place.
+    /// True if a fault may take its place.
     const MAY_FAIL: bool = false;
     /// Smallest size in bytes, once the flags of the head are known.
     fn bytes_min(run: &Run) -> usize;
     fn put(&self, run: &mut Run, out: &mut Vec<u8>);
     fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError>;
-    /// Shows its content, for the golden vectors.
+    /// Shows the content of the record, for the golden vectors.
     fn show(&self, to: &mut dyn Show);
-    /// Any content, for the round trip.
+    /// Creates arbitrary content, for the round-trip test.
     #[cfg(test)]
     fn sample(source: &mut Source<'a>, run: &mut Run) -> Self;
 }
@@ -114,7 +115,7 @@ pub enum Shown<'a> {
     Number(u64),
     /// A number of up to 64 bits, shown as its decimal digits.
     Digits(u64),
-    /// As `Digits`, with a sign.
+    /// Like `Digits`, with a sign.
     Signed(i64),
     Real(f64),
     Text(&'a str),
@@ -123,17 +124,18 @@ pub enum Shown<'a> {
 }
 
 pub trait Show {
-    /// Takes a field. Without a name it is an item of a list.
+    /// Receives a field. Without a name, it is an item of a list.
     fn field(&mut self, name: &str, value: Shown<'_>);
     fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
-    /// Takes a list that is a field; `show` shows its items, without names.
+    /// Receives a list that is a field; `show` shows its items, without names.
     fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
 }
 
-/// Declares a record: `pub field: Type = Form`, with `as "name"` where the wire has another name.
+/// Declares a record: `pub field: Type = Form`, with `as "name"` if the name on the wire is
+/// different.
 ///
-/// A record that borrows from the frame calls its lifetime `'a`. With `impl` instead of
-/// `pub struct`, the struct is declared elsewhere.
+/// A record that borrows from the frame must name its lifetime `'a`. If it begins with `impl`
+/// instead of `pub struct`, the struct is declared elsewhere.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -219,7 +221,7 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// No head: the items follow the header.
+/// An absent head: the items follow the header directly.
 impl Record<'_> for () {
     const FIELDS: &'static [Field] = &[];
 
@@ -239,7 +241,7 @@ impl Record<'_> for () {
     fn sample(_: &mut Source<'_>, _: &mut Run) -> Self {}
 }
 
-/// An item that was refused has a fault in its place; 0 stands before one that was not.
+/// A refused item is replaced by a fault; an item that was not refused is preceded by 0.
 impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
     const FIELDS: &'static [Field] = T::FIELDS;
     const MAY_FAIL: bool = true;

@@ -1,11 +1,11 @@
 //! LEASE and LEASED: the exclusive right of a session to write a variable, for a limited time
 //! (B-22).
 //!
-//! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it. RENEW of an
-//! expired lease is refused, because another session may have written since. With EXPECTED a lease
-//! is granted only if the variable is still at that position. The answer contains the sequence of
-//! the newest update, from which the holder continues. A lease ends when its time is over, with
-//! RELEASE, or with the session.
+//! Used only if both ends have the feature GROUPS. ACQUIRE by the session that holds the lease
+//! renews it. RENEW of an expired lease is refused, because another session may have written since.
+//! With EXPECTED, a lease is granted only if the variable is still at that position. The answer
+//! contains the sequence of the newest update, from which the holder continues. A lease ends when
+//! its time has expired, with RELEASE, or with the session.
 
 use std::time::Duration;
 

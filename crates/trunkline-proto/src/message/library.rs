@@ -4,14 +4,15 @@
 //! DEPLOY   flags u8 | library text | description text
 //!          count x ( path text | back varint | [properties] )
 //!          flags  1 REPLACE           back 0: properties follow
-//!                                          n: those of the n-th latest that this frame has written
+//!                                          n: same as the n-th latest properties in this frame
 //! ```
 //!
-//! Agreed as the feature ADMINISTRATION. A library is sent in one or more DEPLOY frames of one
-//! request, all with the same head; nothing is deployed before the last frame has arrived. With
-//! REPLACE the library may already be deployed; variables that stay the same keep their handles.
-//! Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms what was done,
-//! FAULT reports what was not. Either is sent once it is certain to survive a restart.
+//! Used only if both ends have the feature ADMINISTRATION. A library is sent in one or more DEPLOY
+//! frames of one request, all with the same head; nothing is deployed before the last frame has
+//! arrived. With REPLACE the library may already be deployed; unchanged variables keep their
+//! handles. Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms an
+//! order that was carried out; FAULT reports an order that was not. REPORT is sent only when the
+//! result is certain to survive a restart.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
@@ -32,7 +33,7 @@ const TEXT_BYTES_MAX: usize = 4 * SENTENCE_BYTES_MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeployHead<'a> {
-    /// The library's name; the engine checks it.
+    /// The library's name, which the engine checks.
     pub library: &'a str,
     pub description: &'a str,
     pub replace: bool,
@@ -67,7 +68,7 @@ impl<'a> DeployBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; set `more` if further frames of this request follow.
+    /// Completes the frame. `more` must be true if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -120,9 +121,9 @@ pub enum LibraryVerb {
         /// Undeploy even if there are subscribers.
         force: bool,
     },
-    /// Let its variables be written again.
+    /// Allow writes to its variables again.
     Start,
-    /// Keep the values of its variables unchanged until it is started.
+    /// Hold the values of its variables unchanged until it is started.
     Stop,
 }
 
@@ -198,13 +199,14 @@ fields! {
     pub struct LibraryReport {
         /// The library's state after the order.
         1: pub after: LibraryAfter = Always<Number>,
-        /// Variables that are new, or have a different type, scope or FIFO than before.
+        /// Number of variables that are new, or have a different type, scope or FIFO than before.
         2: pub added: u64 = Always<Varint>,
-        /// Variables that stayed, but with other properties or in another state.
+        /// Number of variables that remained, but with different properties or in a different
+        /// state.
         3: pub changed: u64 = Always<Varint>,
-        /// Variables that stayed unchanged.
+        /// Number of unchanged variables.
         4: pub kept: u64 = Always<Varint>,
-        /// Variables that were removed.
+        /// Number of removed variables.
         5: pub removed: u64 = Always<Varint>,
     }
 }

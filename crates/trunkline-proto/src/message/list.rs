@@ -10,10 +10,10 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 /// The form of a frame that is a list. Forms are types without values.
 pub trait ListFrame {
     const KIND: FrameKind;
-    /// Other kinds of frames of the same form.
+    /// Other kinds of frames with the same form.
     const ALSO: &'static [FrameKind];
-    /// The name of the items in the golden vectors. Under another name than `items` a list without
-    /// items is absent.
+    /// The name of the items in the golden vectors. If the name is not `items`, a list without
+    /// items is omitted.
     const ITEMS: &'static str;
     /// True if a frame without items is removed from the buffer.
     const EMPTY_IS_REMOVED: bool;
@@ -40,8 +40,8 @@ pub struct ListBuilder<'o, F: ListFrame> {
 }
 
 impl<'o, F: ListFrame> ListBuilder<'o, F> {
-    /// Begins a frame at the end of `out`. `request` is the number in the header: of the request, or
-    /// of the subscription.
+    /// Begins a frame at the end of `out`. `request` is the number in the header, of the request or
+    /// the subscription.
     pub fn begin(out: &'o mut Vec<u8>, request: u32, head: &F::Head<'_>) -> Self {
         Self::begin_as(F::KIND, out, request, head)
     }
@@ -73,7 +73,7 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         self.frame.count_item();
     }
 
-    /// Replaces the head, which must have the size of the one that `begin` wrote.
+    /// Replaces the head. The new head must have the same size as the head that `begin` wrote.
     pub(super) fn set_head(&mut self, head: &F::Head<'_>) {
         let payload = self.frame.payload();
         let end = payload.len();
@@ -95,7 +95,7 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; set `more` if further frames of this request or answer follow.
+    /// Completes the frame. `more` must be true if further frames of this request or answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish_list(more, F::EMPTY_IS_REMOVED);
     }
@@ -130,7 +130,7 @@ impl<'a, F: ListFrame> List<'a, F> {
         })
     }
 
-    /// The number in the header: of the request, or of the subscription.
+    /// Returns the number in the header, of the request or the subscription.
     pub fn request(&self) -> u32 {
         self.request
     }
@@ -147,15 +147,15 @@ impl<'a, F: ListFrame> List<'a, F> {
 impl<'a, F: ListFrame> Iterator for List<'a, F> {
     type Item = Result<F::Item<'a>, DecodeError>;
 
-    // Always, because an item that crosses a call is copied twice.
+    // Always inlined, because an item returned from a call is copied twice.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.items.next_with(|p| F::Item::read(&mut self.run, p))
     }
 }
 
-/// Declares a frame that is a list, with the names of its decoder and its builder; then other kinds
-/// of the same form, and the name of the items in the golden vectors.
+/// Declares a frame that is a list, with the names of its decoder and its builder, other kinds with
+/// the same form, and the name of the items in the golden vectors.
 macro_rules! list_frame {
     (
         $form:ident: $kind:ident, $decoder:ident, $builder:ident,

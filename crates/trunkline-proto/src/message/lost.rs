@@ -1,8 +1,8 @@
 //! LOST: updates that a subscription did not get, by cause.
 //!
-//! The counts are increments: the client adds them to the losses of the item before its *next*
-//! update. The frame precedes that update. Coalesced updates are not included; they are the
-//! remainder of the gap between two sequences. A cause unknown to this version is read as UNKNOWN.
+//! The counts are increments: the client adds them to the item's losses before the item's *next*
+//! update, which follows this frame. Coalesced updates are not included; they are the rest of the
+//! gap between two sequences. A cause unknown to this version is read as UNKNOWN.
 
 use trunkline_types::wire::{put_u8, put_varint};
 
@@ -20,15 +20,16 @@ const UNKNOWN: u8 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostRecord {
     pub handle: u32,
-    /// Withheld by the subscription's filters (only changes, own updates suppressed).
+    /// Number of updates withheld by the subscription's filters (only changes, own updates
+    /// suppressed).
     pub filtered: u64,
-    /// Dropped because a bounded buffer was full.
+    /// Number of updates dropped because a bounded buffer was full.
     pub queue: u64,
-    /// Dropped because an `all` subscription overran its bound.
+    /// Number of updates dropped because an `all` subscription exceeded its bound.
     pub overrun: u64,
-    /// Written while the connection was down.
+    /// Number of updates lost because they were written while the connection was down.
     pub disconnect: u64,
-    /// True if an unknown number was lost, such as across an engine restart.
+    /// True if an unknown number of updates was lost, for example during an engine restart.
     pub unknown: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The content of each frame: one module per group, with the declaration of each payload, or its
-//! drawing above a codec that is written by hand.
+//! The content of each frame. There is one module per group of frames. It contains the declaration
+//! of each payload or, for a codec written by hand, a drawing of the payload.
 //!
-//! Two shapes recur:
+//! There are two forms of messages:
 //!
-//! - A message with one subject ([`hello::Hello`], [`keepalive::Keepalive`],
+//! - A message that is a single record ([`hello::Hello`], [`keepalive::Keepalive`],
 //!   [`fault::FaultMessage`]) is a struct with `encode(.., out)` and `decode(&frame)`.
 //! - A message that is a list has a builder, with `begin(out, ..)`, `push(..)` per item and
 //!   `finish(more)`, and a decoder. The decoder checks the head at once and borrows its items from
@@ -11,15 +11,15 @@
 //!   An error ends the iteration, and the caller must end the connection; the items before it were
 //!   valid.
 //!
-//! A frame is declared once: [`layout`] has the records, [`fields`] those whose fields have ids,
-//! [`mod@form`] the forms of the fields, [`list`] the frames that are lists, [`single`] those that are
-//! one record, and [`kinds`] the one match that knows the message of each kind, and which codecs are
-//! written by hand.
+//! Each frame is declared once. [`layout`] contains the records, [`fields`] the records whose
+//! fields have ids, [`mod@form`] the forms of the fields, [`list`] the frames that are lists,
+//! [`single`] the frames that are one record, and [`kinds`] the match that maps each kind of frame
+//! to its message or to a codec written by hand.
 //!
 //! A request or answer with many items is a run of frames with the same request number; all but the
 //! last have the flag MORE. Every frame of a run can be decoded by itself. The `first_index` of an
-//! answer is the index of its first item within the whole request. Builders do not split by
-//! themselves: their caller checks `len_bytes()` and begins the next frame at about
+//! answer is the index of its first item within the whole request. Builders do not split
+//! automatically: the caller checks `len_bytes()` and begins the next frame at about
 //! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
 pub mod alarm;

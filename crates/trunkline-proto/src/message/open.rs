@@ -9,10 +9,10 @@
 //! access  0 read and write, 1 read only, 2 write only
 //! ```
 //!
-//! With READ the answer contains the current reading of each variable, with DESCRIBE its properties
-//! (varint length, then fields). With SUBSCRIBE the variables are subscribed in the same round
-//! trip. The update records of a frame are one run; a record has the handle of its item, so its
-//! delta takes no bytes.
+//! With READ the answer contains the current reading of each variable, and with DESCRIBE its
+//! properties (varint length, then fields). With SUBSCRIBE the variables are subscribed in the same
+//! round trip. The update records of a frame are one run; a record has the handle of its item, so
+//! its handle delta takes no bytes.
 
 use trunkline_types::wire::{
     decode_properties, encode_properties, put_bytes, put_u8, put_varint, put_zigzag,
@@ -51,7 +51,7 @@ record! {
     }
 }
 
-/// The form of options, which are flags of the head.
+/// The form of the options, which are flags of the head.
 #[derive(Debug)]
 pub enum Options {}
 
@@ -83,8 +83,8 @@ impl<'a> Form<'a, OpenOptions> for Options {
     }
 }
 
-/// A name, as bytes: one that is not UTF-8 or too long must be answered with a fault of its own,
-/// without affecting the others.
+/// A name, as bytes: a name that is not UTF-8 or is too long must be answered with its own fault,
+/// without affecting the other names.
 impl<'a> Record<'a> for &'a [u8] {
     const FIELDS: &'static [Field] = &[Field::drawn("name text")];
 
@@ -121,13 +121,13 @@ pub struct OpenedVariable<'a> {
     pub handle: u32,
     pub data_type: DataType,
     pub access: Access,
-    /// The current reading, if asked for.
+    /// The current reading, if requested.
     pub reading: Option<UpdateRecord<'a>>,
-    /// The configuration of the variable, if asked for.
+    /// The configuration of the variable, if requested.
     pub properties: Option<Properties>,
 }
 
-/// What an item of an OPENED frame takes from the head and from the items before it.
+/// The state that an item of an OPENED frame takes from the head and from the preceding items.
 #[derive(Clone, Debug)]
 pub struct OpenedState {
     options: OpenOptions,
@@ -150,8 +150,8 @@ impl OpenedState {
 pub type OpenedBuilder<'a> = AnswersBuilder<'a, OpenedState>;
 
 impl<'a> OpenedBuilder<'a> {
-    /// Begins an OPENED frame at the end of `out`; its first item is item `first_index` of the
-    /// request.
+    /// Begins an OPENED frame at the end of `out`; its first item has the index `first_index` in
+    /// the request.
     pub fn begin(
         out: &'a mut Vec<u8>,
         request: u32,
@@ -174,9 +174,9 @@ impl<'a> OpenedBuilder<'a> {
         Self { frame, state }
     }
 
-    /// Appends the next variable. `reading` and `properties` are written only if the options ask
-    /// for them. A missing reading is then written as "nothing written yet", and missing properties
-    /// as those of a plain variable.
+    /// Appends the next variable. `reading` and `properties` are written only if the options
+    /// request them. In that case, a missing reading is written as "not written yet", and missing
+    /// properties as the default properties.
     pub fn push(
         &mut self,
         handle: u32,
@@ -230,7 +230,7 @@ impl<'a> Opened<'a> {
         Self::of(first_index, payload, count, OpenedState::new(options))
     }
 
-    /// The optional content of the items.
+    /// Returns the options that determine the optional content of the items.
     pub fn options(&self) -> OpenOptions {
         self.state.options
     }

@@ -2,11 +2,12 @@
 
 use crate::FaultRef;
 
-/// The outcome of a write as it travels: positions are sequences within the connection's epoch.
+/// The outcome of a write in its form on the wire: positions are sequences within the connection's
+/// epoch.
 pub type WriteAnswer<'a> =
     trunkline_types::WriteOutcome<u64, FaultRef<'a>, FaultRef<'a>, WouldBlock>;
 
-/// A subscriber's buffer is full, and the write was made without waiting. It was not numbered.
+/// A subscriber's buffer is full, and the write was not allowed to wait. It got no sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WouldBlock;
 

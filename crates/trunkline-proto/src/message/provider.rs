@@ -1,7 +1,8 @@
 //! Frames of a provider: a program outside the engine that is the source of variables.
 //!
-//! A provider holds a lease: if the engine receives nothing from it for that time, its variables
-//! become bad, with the cause and the time. Used only if both ends have the feature PROVIDER.
+//! A provider holds a lease: if the engine receives nothing from it for the duration of the lease,
+//! the quality of its variables becomes bad, with the cause and the time. Used only if both ends
+//! have the feature PROVIDER.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ const VALUE: u8 = 4;
 record! {
     #[derive(Copy, Eq)]
     pub struct ProvideHead<'a> {
-        /// Longest time that the provider may be silent, in whole milliseconds.
+        /// Longest time for which the provider may be silent, in whole milliseconds.
         pub lease: Duration = FixedMillis as "lease_ms",
         pub provider: &'a str = Text<HELLO_TEXT_BYTES_MAX>,
     }
@@ -66,7 +67,7 @@ pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), 
 record! {
     #[derive(Copy, Eq)]
     pub struct ProviderRequestHead {
-        /// The ticket of the first handle; the other handles have the tickets that follow it.
+        /// The ticket of the first handle; the tickets of the other handles follow it in order.
         pub first_ticket: u64 = Fixed,
     }
 }
@@ -80,7 +81,7 @@ record! {
     #[derive(Eq)]
     pub struct BoundVariable<'a> {
         pub handle: u32 = Handle,
-        /// The type of its values, including raw ones.
+        /// The type of its values, including raw values.
         pub data_type: DataType = Type as "type",
         pub access: Access = Number,
         /// The part of its `source` after the provider's name.
@@ -105,7 +106,7 @@ record! {
 pub enum ProviderOutcome<'a> {
     Applied(ReadBack<'a>),
     Refused(FaultRef<'a>),
-    /// It is not known whether the ticket was carried out.
+    /// The provider does not know whether the ticket was carried out.
     Unknown(FaultRef<'a>),
 }
 
@@ -113,11 +114,11 @@ record! {
     /// The state of the device after the ticket was carried out.
     #[derive(Copy, Eq, Default)]
     pub struct ReadBack<'a> {
-        /// Time of the read-back; `None` to let the engine stamp it.
+        /// Time of the read-back; `None` to let the engine set the timestamp.
         pub source_timestamp: Option<Timestamp> = FlagsThen<Optional<SOURCE_TIME, Nanos>>,
         /// Quality of the value; `None` for good.
         pub quality: Option<Quality> = Optional<QUALITY, QualityBits>,
-        /// The value in wire form; `None` if it is the value written.
+        /// The value in wire form; `None` if it is the value that was written.
         pub value: Option<&'a [u8]> = Optional<VALUE, Bytes>,
     }
 }

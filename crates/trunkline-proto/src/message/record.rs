@@ -19,7 +19,7 @@
 //!
 //! The records of a frame are one run. It starts at handle 0, sequence 0, engine time 0 and good
 //! quality, and each record is encoded as the difference from the previous one. A run therefore
-//! needs nothing from earlier frames, and can be encoded once and sent to many clients. Sequences
+//! does not depend on earlier frames, and can be encoded once and sent to many clients. Sequences
 //! and times wrap modulo 2^64.
 
 use trunkline_types::{Quality, Reason, Timestamp};
@@ -37,28 +37,28 @@ const OWN: u8 = 32;
 const NO_VALUE: u8 = 64;
 const EXT: u8 = 128;
 
-/// Maximum number of bytes of a record without its value: flags, handle, sequence, two times, quality and value
-/// length.
+/// Maximum number of bytes of a record without its value: flags, handle, sequence, two times,
+/// quality and value length.
 pub const RECORD_HEAD_BYTES_MAX: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpdateRecord<'a> {
     pub handle: u32,
-    /// Sequence of the update within the epoch; 0 if nothing was written yet.
+    /// Sequence of the update within the epoch; 0 if the variable has not been written yet.
     pub sequence: u64,
     /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
     pub source_timestamp: Timestamp,
     pub quality: Quality,
-    /// True if this session wrote the update. In runs shared by several sessions the mark is not
-    /// set. There the client recognises its own updates by the answers to its writes, which precede
-    /// the updates.
+    /// True if this session wrote the update. This flag is not set in runs shared by several
+    /// sessions. In that case, the client recognises its own updates by the answers to its writes,
+    /// which precede the updates.
     pub own: bool,
-    /// The value in wire form; `None` if nothing was written yet.
+    /// The value in wire form; `None` if the variable has not been written yet.
     pub value: Option<&'a [u8]>,
 }
 
-/// The state against which the next record of a run is encoded or decoded.
+/// The state relative to which the next record of a run is encoded or decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunState {
     handle: u32,
@@ -68,7 +68,7 @@ pub struct RunState {
 }
 
 impl UpdateRecord<'_> {
-    /// The reading of a variable that was never written.
+    /// Creates the reading of a variable that was never written.
     pub fn nothing_yet(handle: u32) -> Self {
         Self {
             handle,
@@ -96,7 +96,8 @@ impl RunState {
         quality: Quality::GOOD,
     };
 
-    /// Sets the handle of the next record from another source, so that it takes no bytes.
+    /// Sets the handle of the next record, which is known from another source, so that it takes no
+    /// bytes.
     pub(crate) fn expect_handle(&mut self, handle: u32) {
         self.handle = handle.wrapping_sub(1);
     }
@@ -110,7 +111,7 @@ impl RunState {
         self.put_behind::<0>(out, [], record);
     }
 
-    /// [`put`](Self::put), preceded by bytes that identify the kind of item.
+    /// Like [`put`](Self::put), but the record is preceded by bytes that identify the kind of item.
     #[inline(always)]
     pub(crate) fn put_behind<const N: usize>(
         &mut self,

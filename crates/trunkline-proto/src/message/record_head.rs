@@ -1,10 +1,10 @@
 //! Writes the part of a record before its value, without a capacity check per byte.
 //!
-//! Update and write records are the hot path of both ends. Reserving room for the longest head once
-//! makes a record cost a third of appending it byte by byte.
+//! Update and write records are the hot path of both ends. Writing a record after reserving room
+//! for the longest head takes a third of the time of appending it byte by byte.
 
-/// The head of a record being written: fields, with one flag byte that is known last. It is
-/// assembled in a separate array, where no byte needs a capacity check.
+/// The head of a record being written: fields, with one flag byte whose value is known last. It is
+/// assembled in a separate array, where bytes need no capacity check.
 #[derive(Debug)]
 pub(super) struct RecordHead<'a, const MAX: usize> {
     out: &'a mut Vec<u8>,
@@ -18,8 +18,8 @@ pub(super) struct RecordHead<'a, const MAX: usize> {
 const HEAD_BYTES: usize = 64;
 
 impl<'a, const MAX: usize> RecordHead<'a, MAX> {
-    /// Reserves room for a head of at most `MAX` bytes, including its flags, and a value of this
-    /// length.
+    /// Reserves room for a head of at most `MAX` bytes, including its flags, and a value of
+    /// `value_bytes` bytes.
     #[inline]
     pub(super) fn begin(out: &'a mut Vec<u8>, value_bytes: usize) -> Self {
         const { assert!(MAX <= HEAD_BYTES) };
@@ -78,7 +78,8 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
             *slot = flags;
         }
         let end = self.out.len().wrapping_add(self.at);
-        // A constant number of bytes, known to the compiler; the unused ones are cut off.
+        // Appends a constant number of bytes, which the compiler knows; the unused bytes are
+        // truncated below.
         self.out.extend_from_slice(&self.head);
         self.out.truncate(end);
         self.out
@@ -86,7 +87,8 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
 
     #[inline]
     fn push(&mut self, byte: u8) {
-        // A head never exceeds the array; the remainder only tells the compiler so.
+        // A head never exceeds the array; the remainder operation makes this visible to the
+        // compiler.
         if let Some(slot) = self.head.get_mut(self.at % HEAD_BYTES) {
             *slot = byte;
         }

@@ -6,8 +6,9 @@
 //! exception                     index varint | code varint | sentence text
 //! ```
 //!
-//! Items succeed unless they are listed. `index` counts from the frame's first item and ascends.
-//! The frame's first item is item `first_index` of the whole request.
+//! Items succeed unless they are listed. `index` is relative to the frame's first item, and the
+//! exceptions are in ascending order. The frame's first item has the index `first_index` in the
+//! whole request.
 
 use trunkline_types::wire::put_varint;
 
@@ -75,7 +76,7 @@ pub struct Results<'a> {
     payload: Payload<'a>,
     first_index: u32,
     count: u32,
-    /// Lowest legal index of the next exception.
+    /// Lowest valid index of the next exception.
     next: u32,
     ended: bool,
 }

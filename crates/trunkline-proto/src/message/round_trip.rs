@@ -1,4 +1,4 @@
-//! What is encoded is decoded, whatever it is: every declared frame with any content.
+//! Round-trip test: every declared frame with arbitrary content is decoded to what was encoded.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::stream::POSITION_MAX;
 use super::stream::seal::is_sealed;
 use crate::{Frame, FrameKind};
 
-/// Any content, made from the bytes that the property test chooses.
+/// Arbitrary content, created from the bytes that the property test chooses.
 #[derive(Debug)]
 pub struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {
-    /// A small number, the largest, or any other.
+    /// Returns a small number, the largest number, or an arbitrary one.
     pub(super) fn number(&mut self) -> u64 {
         match self.take(1) {
             [] => 0,
@@ -31,7 +31,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The only content of a number that is not there.
+    /// Returns the only possible content of an absent number.
     pub(super) fn zero(&mut self) -> u64 {
         0
     }
@@ -76,7 +76,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Encodes any message of a kind, and decodes it. The bytes are leaked, so that all has one lifetime.
+/// Encodes an arbitrary message of a kind, and decodes it. The bytes are leaked, so that all
+/// borrowed data has the same lifetime.
 struct RoundTrip(FrameKind, Source<'static>);
 
 fn frame(bytes: Vec<u8>) -> Frame<'static> {
@@ -121,7 +122,8 @@ impl MessageVisitor<'static> for RoundTrip {
     fn by_hand(self, _: FrameKind) {}
 }
 
-/// A frame without items is removed from the buffer, or kept, as its form says.
+/// Checks that a frame without items is removed from the buffer or left there, as its form
+/// specifies.
 struct Empty;
 
 impl MessageVisitor<'static> for Empty {

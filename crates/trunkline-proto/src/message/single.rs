@@ -7,7 +7,7 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 pub trait SingleFrame<'a>: Record<'a> {
     const KIND: FrameKind;
-    /// Other kinds of frames of the same form.
+    /// Other kinds of frames with the same form.
     const ALSO: &'static [FrameKind];
 
     /// Appends a frame of a kind that has this form; `request` is 0 if it belongs to no request.
@@ -51,8 +51,9 @@ pub fn decode_empty(frame: &Frame<'_>) -> Result<(), DecodeError> {
     <()>::decode(frame)
 }
 
-/// Declares the kind of a record that is a frame, and other kinds of the same form. Its methods need no
-/// import of [`SingleFrame`]; `encode` of an unnumbered frame takes no number of a request.
+/// Declares a frame that is one record: its kind, and other kinds with the same form. Calling the
+/// generated methods does not require [`SingleFrame`] to be imported. `encode` of an unnumbered
+/// frame has no request number as a parameter.
 macro_rules! single_frame {
     ($kind:ident, $message:ident $(<$life:lifetime>)? $(, also $($also:ident)+)?) => {
         $crate::message::single::single_frame!(

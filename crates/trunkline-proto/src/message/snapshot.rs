@@ -1,4 +1,4 @@
-//! SNAPSHOT_ANSWER: the readings of several variables, of one instant if possible (B-23).
+//! SNAPSHOT_ANSWER: the readings of several variables, at one instant if possible (B-23).
 //!
 //! ```text
 //! SNAPSHOT         as READ
@@ -7,10 +7,10 @@
 //!                  flags  1 CONSISTENT
 //! ```
 //!
-//! Agreed as the feature GROUPS. A SNAPSHOT of at most 4,096 handles in one frame is answered with
-//! the values of all of them at one instant, by the engine's clock, after the group with the number
-//! `commit`; the answer may take several frames. With more handles, or several request frames, only
-//! each reading by itself is consistent, and the flag is not set.
+//! Used only if both ends have the feature GROUPS. A SNAPSHOT of at most 4,096 handles in one frame
+//! is answered with the values of all of them at one instant by the engine's clock, after the group
+//! with the number `commit`. The answer may take several frames. With more handles, or several
+//! request frames, only each individual reading is consistent, and the flag is not set.
 
 use trunkline_types::Timestamp;
 use trunkline_types::wire::{put_i64, put_u8, put_varint};
@@ -25,14 +25,14 @@ const CONSISTENT: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotHead {
     pub is_consistent: bool,
-    /// Number of the last group committed before; 0 if there was none.
+    /// Number of the last group committed before the instant; 0 if there was none.
     pub commit: u64,
     /// The instant, by the engine's clock.
     pub instant: Timestamp,
 }
 
-/// Begins a SNAPSHOT_ANSWER frame at the end of `out`; its first item is item `first_index` of the
-/// request.
+/// Begins a SNAPSHOT_ANSWER frame at the end of `out`; its first item has the index `first_index`
+/// in the request.
 pub fn begin_snapshot(
     out: &mut Vec<u8>,
     request: u32,

@@ -1,9 +1,9 @@
 //! SUBSCRIBE: subscribes open variables under a contract.
 //!
 //! The client chooses the number of the subscription, unique in its session. A run of frames with
-//! the same number, or a later request, adds items to it. With `resume` each item names the last
-//! update that the client has. Delivery continues after it as far as the engine can, and missing
-//! updates are counted.
+//! the same number, or a later request, adds items to it. With `resume`, each item specifies the
+//! last update that the client has. Delivery continues after that update if the engine still has
+//! the following ones; missing updates are counted.
 
 use trunkline_types::Contract;
 

@@ -5,7 +5,7 @@
 //!          count x update record: one self-contained run, see `record`
 //! ```
 //!
-//! The epoch of the positions is given by WELCOME.
+//! The epoch of the positions is the epoch in WELCOME.
 
 use super::record::{RunState, UpdateRecord};
 use crate::decode::{Items, Payload};
@@ -28,7 +28,7 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
-    /// Begins a REPAIRED frame, for items of which the client has something else.
+    /// Begins a REPAIRED frame, for items of which the client has a different value.
     pub fn begin_repaired(out: &'a mut Vec<u8>, subscription: u32) -> Self {
         let frame = FrameWriter::begin(out, FrameKind::Repaired, subscription);
         Self {
@@ -37,7 +37,7 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
-    /// Reserves memory for a record with a long value; returns false if there is none.
+    /// Reserves memory for a record with a long value; returns false if there is not enough memory.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
@@ -68,8 +68,8 @@ impl<'a> UpdatesBuilder<'a> {
 }
 
 /// Returns the header of an UPDATES frame for an existing run, such as one that is encoded once and
-/// sent to many clients. `run` has `count` records, written with one [`RunState`], and is shorter
-/// than 4 GiB.
+/// sent to many clients. `run` contains `count` records written with one [`RunState`], and must be
+/// shorter than 4 GiB.
 pub fn run_header(subscription: u32, count: u32, run: &[u8]) -> [u8; HEADER_BYTES] {
     let header = FrameHeader {
         length: u32::try_from(run.len()).unwrap_or(u32::MAX),

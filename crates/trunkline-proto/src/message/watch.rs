@@ -4,7 +4,7 @@
 //! request number of the WATCH; the last page has `listed` = 1. Names that appear and vanish
 //! afterwards are reported in order under request 0. A frame with `listed` = 2 starts the listing
 //! again. `revision` is the number of names that had appeared or vanished at the engine when the
-//! frame was made. Handles are encoded as the difference from the previous one.
+//! frame was created. Each handle is encoded as the difference from the previous handle.
 
 use trunkline_types::{Access, DataType};
 
@@ -34,15 +34,16 @@ record! {
 
 single_frame! { Unwatch, Unwatch }
 
-/// What an APPEARED frame says about the listing of the existing names.
+/// The state of the listing of existing names, as reported by an APPEARED frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Listing {
-    /// The listing continues, or is over since an earlier frame.
+    /// The listing continues, or was completed by an earlier frame.
     Continues,
     /// All existing names have now been listed.
     Complete,
-    /// The listing starts again with this frame, because the watch fell behind the engine's history
-    /// of names that appeared and vanished. Names not listed from here on are gone.
+    /// The listing starts again with this frame, because the engine no longer has all names that
+    /// appeared and vanished since the watch's last report. Names that are not listed from here on
+    /// no longer exist.
     Anew,
 }
 
@@ -68,7 +69,7 @@ record! {
     #[derive(Copy, Eq)]
     pub struct AppearedHead {
         pub watch: u32 = Fixed,
-        /// Number of names that had appeared or vanished.
+        /// Number of names that had appeared or vanished at the engine.
         pub revision: u64 = Fixed,
         pub listing: Listing = Number as "listed",
     }
@@ -96,12 +97,12 @@ record! {
     #[derive(Copy, Eq)]
     pub struct VanishedHead {
         pub watch: u32 = Fixed,
-        /// Number of names that had appeared or vanished.
+        /// Number of names that had appeared or vanished at the engine.
         pub revision: u64 = Fixed,
     }
 }
 
-// Handles that were never reported as appeared are ignored.
+// The client ignores handles that were never reported as appeared.
 list_frame! {
     VanishedFrame: Vanished, Vanished, VanishedBuilder,
     head VanishedHead, item u32, empty kept, items "handles"

@@ -14,10 +14,11 @@
 //! ```
 //!
 //! The write at `index` of the frame has the id `first_write + index`. Ids ascend within a session,
-//! and WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that PROVIDER_ANSWER
-//! names. Without SOURCE_TIME the engine stamps the sample. Unknown flags may be ignored: anything
-//! that must be understood is agreed as a feature first. The content of EXT is agreed as the
-//! feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its length is 0.
+//! and WRITE_ANSWERS refers to them. In PROVIDER_WRITE, the id is the ticket that PROVIDER_ANSWER
+//! refers to. Without SOURCE_TIME, the engine sets the source timestamp. Unknown flags may be
+//! ignored: a flag that must not be ignored is used only if both ends have its feature. EXT is used
+//! only if both ends have the feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its
+//! length is 0.
 //!
 //! An answer in WRITE_ANSWERS:
 //!
@@ -32,9 +33,9 @@
 //!                    5 unknown      code varint | sentence text
 //! ```
 //!
-//! A sequence is encoded as the difference from that of the answer before in the frame, the first as
-//! the difference from 0, modulo 2^64. The most common answer, applied at the next sequence, takes
-//! one byte.
+//! A sequence is encoded as the difference from the sequence of the previous answer in the frame,
+//! and the first as the difference from 0, modulo 2^64. The most common answer, applied at the next
+//! sequence, takes one byte.
 
 pub use trunkline_types::WriteVerb;
 use trunkline_types::wire::{
@@ -65,10 +66,11 @@ const CELL_ONLY: u8 = 8;
 const TRY: u8 = 16;
 const EXT: u8 = 128;
 
-/// Maximum number of bytes of a record without its value: handle, flags, time, quality and value length.
+/// Maximum number of bytes of a record without its value: handle, flags, time, quality and value
+/// length.
 const HEAD_BYTES_MAX: usize = 28;
 
-/// Least bytes of a record: handle, flags and value length.
+/// Minimum number of bytes of a record: handle, flags and value length.
 const RECORD_BYTES_MIN: usize = 3;
 
 const FIELD_VERB: u64 = 1;
@@ -99,18 +101,19 @@ const fn verb_of(number: u8) -> Result<WriteVerb, u8> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteOptions {
-    /// Time of the measurement; `None` to let the engine stamp it.
+    /// Time of the measurement; `None` to let the engine set the timestamp.
     pub source_timestamp: Option<Timestamp>,
     /// Quality of the value; `None` for good.
     pub quality: Option<Quality>,
-    /// True if the value is raw and the engine must scale it.
+    /// True if the value is raw, so that the engine must scale it.
     pub raw: bool,
-    /// The action, or the number of one of a newer version.
+    /// The action, or the number of an action defined by a newer version.
     pub verb: Result<WriteVerb, u8>,
     pub expected: Option<Position>,
-    /// Number of earlier writes of this client that it replaces and that were never sent.
+    /// Number of earlier writes of this client that were never sent, because this write replaces
+    /// them.
     pub superseded: u32,
-    /// Answers with would-block instead of waiting if a subscriber's buffer is full.
+    /// True to get the answer would-block, instead of waiting, if a subscriber's buffer is full.
     pub try_only: bool,
 }
 
@@ -133,7 +136,7 @@ impl WriteOptions {
         self.verb.is_ok_and(WriteVerb::has_value)
     }
 
-    /// Returns true if an option does not fit into the plain form of a record.
+    /// Returns true if an option requires the extended form of a record.
     pub const fn needs_extension(&self) -> bool {
         number_of(self.verb) != 0 || self.expected.is_some() || self.superseded > 0
     }
@@ -209,7 +212,7 @@ impl<'a> WriteBuilder<'a> {
         }
     }
 
-    /// Reserves memory for a write with a long value; returns false if there is none.
+    /// Reserves memory for a write with a long value; returns false if there is not enough memory.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
@@ -234,8 +237,8 @@ impl<'a> WriteBuilder<'a> {
         })
     }
 
-    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns its
-    /// id.
+    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns
+    /// its id.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -281,7 +284,7 @@ impl<'a> WriteBuilder<'a> {
         head.finish_head(flags)
     }
 
-    /// The rare form: the plain fields and an extension.
+    /// Writes the rare extended form: the usual fields and an extension.
     #[cold]
     fn put_extended(
         &mut self,
@@ -434,7 +437,7 @@ impl<'a> Iterator for Writes<'a> {
 record! {
     #[derive(Copy, Eq)]
     pub struct WriteAnswersHead {
-        /// The id of the first write answered; those of the others follow it.
+        /// The id of the first answered write; the ids of the others follow it in order.
         pub first_write: u64 = Fixed,
     }
 }

@@ -1,4 +1,4 @@
-//! The directory of a machine's endpoints: where they are, and who may connect to them.
+//! The directory of a machine's endpoints: their locations, and the tickets to connect to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,12 +19,12 @@ pub struct DirectoryLimits {
     pub tickets_max: usize,
     /// Time for which a ticket is valid.
     pub ticket_valid_for: Duration,
-    /// Longest time that the owner of a name may be silent.
+    /// Longest time for which the owner of a name may be silent.
     pub lease: Duration,
 }
 
 impl Default for DirectoryLimits {
-    /// 16,384 of each; tickets are valid for 10 s, leases last 3 s.
+    /// 16,384 names and as many tickets; tickets are valid for 10 s, leases last 3 s.
     fn default() -> Self {
         Self {
             names_max: 16_384,
@@ -36,14 +36,14 @@ impl Default for DirectoryLimits {
     }
 }
 
-/// The names of a machine's endpoints, without I/O. Owners of names and askers are connections,
+/// The names of a machine's endpoints, without I/O. Owners of names and requesters are connections,
 /// identified by numbers that the caller chooses.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     limits: DirectoryLimits,
     names: BTreeMap<StreamUrl, Entry>,
     owners: BTreeMap<u64, StreamUrl>,
-    /// In the order of arrival.
+    /// The waiting lookups, in the order of arrival.
     waiting: Vec<Waiting>,
     tickets: BTreeMap<Ticket, IssuedTicket>,
     /// The earliest time at which a lease or a ticket may expire.
@@ -87,8 +87,8 @@ impl Directory {
         }
     }
 
-    /// Registers a name for an endpoint. Returns the connections that waited for it, with their
-    /// tickets. Each call of `random` must return 128 unpredictable bits.
+    /// Registers a name for an endpoint. Returns the connections that were waiting for this
+    /// endpoint, with their tickets. Each call of `random` must return 128 unpredictable bits.
     ///
     /// # Errors
     /// [`FaultCode::EndpointTaken`], [`FaultCode::EndpointNested`], [`FaultCode::LimitReached`].
@@ -138,8 +138,8 @@ impl Directory {
             } = waiting;
             match self.lookup(now, asker, url, incarnation, &mut random) {
                 Ok(Answer::Found(grant)) => answers.push((asker, grant)),
-                // No ticket is available now: the waiter is answered at the next registration of
-                // the name.
+                // No ticket is available now, so the waiting lookup is answered at the next
+                // registration of the name.
                 _ => self.waiting.push(waiting),
             }
         }
@@ -164,7 +164,8 @@ impl Directory {
         }
     }
 
-    /// Exempts the owner of a name from signs of life, because it is in the same program.
+    /// Exempts the owner of a name from the need to give signs of life, because it is in the same
+    /// program.
     pub fn keep(&mut self, owner: u64) {
         let url = self.owners.get(&owner);
         if let Some(entry) = url.and_then(|url| self.names.get_mut(url)) {
@@ -172,7 +173,7 @@ impl Directory {
         }
     }
 
-    /// Called when a connection is gone: frees its name and forgets its lookup and the tickets to
+    /// Called when a connection is gone: frees its name, and removes its lookup and the tickets to
     /// it.
     pub fn forget(&mut self, connection: u64) {
         if let Some(url) = self.owners.remove(&connection) {
@@ -226,8 +227,8 @@ impl Directory {
         Ok(Answer::Found(grant))
     }
 
-    /// Redeems a ticket and returns the owner of the endpoint that it is for. The ticket is used
-    /// up, whatever the outcome.
+    /// Redeems a ticket and returns the owner of the endpoint that it is for. The ticket cannot be
+    /// used again, even after an error.
     ///
     /// # Errors
     /// [`FaultCode::BadTicket`] if the ticket is unknown, used, expired or issued to another
@@ -249,12 +250,13 @@ impl Directory {
             .map(|(url, entry)| (url, entry.incarnation))
     }
 
-    /// The registered endpoints, with their owners.
+    /// Returns the registered endpoints, with their owners.
     pub fn owned_names(&self) -> impl Iterator<Item = (&StreamUrl, u64)> {
         self.names.iter().map(|(url, entry)| (url, entry.owner))
     }
 
-    /// The endpoints after `after` in the order of their URLs; all of them if it is `None`.
+    /// Returns the endpoints after `after` in the order of their URLs; all of them if `after` is
+    /// `None`.
     pub fn owned_names_after(
         &self,
         after: Option<&StreamUrl>,
@@ -270,7 +272,7 @@ impl Directory {
         Some((url, entry.owner))
     }
 
-    /// The time at which [`handle_timeout`](Self::handle_timeout) may have something to do.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) may have something to do.
     pub fn poll_timeout(&self) -> Option<Tick> {
         self.due
     }
@@ -295,7 +297,8 @@ impl Directory {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Returns a registered name that is a proper prefix of this one, or of which this one is.
+    /// Returns a registered name that is a proper prefix of this name, or of which this name is a
+    /// proper prefix.
     fn nested_with(&self, url: &StreamUrl) -> Option<&StreamUrl> {
         let above = url
             .ancestors()

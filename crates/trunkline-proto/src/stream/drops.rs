@@ -1,14 +1,14 @@
-//! A writer that does not wait for slow readers: which elements it drops, and where.
+//! A writer that does not wait for slow readers: it records which elements it drops, and where.
 //!
 //! ```text
 //!   ring       | kept .......... written |          positions of the ring, which only grow
-//!   to reader  | kept - shift ..         |          those of the reader, without what is lost
+//!   to reader  | kept - shift ..         |          positions of the reader, without lost elements
 //! ```
 //!
-//! A reader's positions have no holes: lost elements are not counted in them. Where the stream
-//! continues after a loss, S_LOST tells how many elements are missing. The elements that a reader
-//! has, plus those it knows to be lost, always determine its place in the stream. Each loss is
-//! therefore reported exactly once, whatever happens to the connections.
+//! A reader's positions have no gaps: lost elements do not count. Where the stream continues after
+//! a loss, S_LOST contains the number of missing elements. The number of elements that a reader
+//! has, plus the number that it knows to be lost, always determines its place in the stream. Each
+//! loss is therefore reported exactly once, even if connections are lost.
 
 use super::options::ElementForm;
 use super::output::RingBytes;
@@ -19,11 +19,11 @@ use crate::message::stream::{Ack, Lost, ReaderState};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drops {
     pub(super) may: bool,
-    /// Bytes by which the ring's positions are ahead of the reader's.
+    /// Number of bytes by which the ring's positions are ahead of the reader's positions.
     pub(super) shift: u64,
     /// Number of elements that the reader will never receive.
     pub(super) lost: u64,
-    /// Of these, the number already reported to the reader, on this or an earlier connection.
+    /// Number of these elements already reported to the reader, on this or an earlier connection.
     said: u64,
     /// Number of elements before the last acknowledgement that preceded a drop.
     behind: u64,
@@ -41,7 +41,7 @@ impl Drops {
 }
 
 impl Writer {
-    /// Number of elements before a position that precedes everything kept.
+    /// Returns the number of elements before a position that precedes everything in the ring.
     pub(super) fn elements_behind(&self, position: u64) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => position.checked_div(u64::from(size)).unwrap_or(0),
@@ -58,7 +58,8 @@ impl Writer {
         }
     }
 
-    /// Locates a returning reader by the elements that it has and those it knows to be lost.
+    /// Locates a returning reader by the number of elements that it has and the number that it
+    /// knows to be lost.
     pub(super) fn find_reader(&mut self, reader: &ReaderState, at: &Ack) -> Result<(), String> {
         self.check_order(at, self.reached)?;
         self.check_again(at)?;
@@ -81,7 +82,7 @@ impl Writer {
                 at.arrived, reader.arrived_elements, reader.lost, self.drops.lost
             ));
         }
-        // Bytes that were in flight to it were dropped and have not arrived.
+        // Bytes that were in flight to the reader were dropped and have not arrived.
         self.leave_out(at.arrived, from);
         self.drops.lost = known.saturating_sub(reader.arrived_elements);
         self.written_elements = self
@@ -109,8 +110,8 @@ impl Writer {
         self.ahead = None;
     }
 
-    /// The end of the last whole element that was handed out, and the number of elements up to
-    /// there.
+    /// Returns the end of the last whole element that was handed out, and the number of elements
+    /// before it.
     pub(super) fn handed_place(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
         if let Some(ahead) = self.ahead.as_ref().filter(|a| a.position() == self.handed) {
             return (ahead.boundary(), ahead.elements());
@@ -132,7 +133,7 @@ impl Writer {
         }
         let (from, elements) = self.handed_place(ring);
         if target <= from {
-            // All of it is in flight; whether it arrived is known once the reader returns.
+            // All of it is in flight. Whether it has arrived becomes known when the reader returns.
             self.kept = ElementWalk::new(self.form, u64::MAX, target, target_elements);
             return;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{FaultCode, VersionMismatch};
 
-/// The reason why a stream ended other than in order. Shown to people as it is.
+/// The reason why a stream ended with an error. It is shown to users unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamFault {
     /// The other program destroyed its endpoint.
@@ -13,12 +13,12 @@ pub enum StreamFault {
         /// The reason, in the other program's words.
         sentence: String,
     },
-    /// The other endpoint was recreated and knows nothing of this stream.
+    /// The other endpoint was recreated and has no record of this stream.
     #[error(
         "the peer was restarted, and the data in transit is lost: create this endpoint again too, or give both a journal"
     )]
     PeerRestarted,
-    /// This endpoint was recreated while the other one expects the old one.
+    /// This endpoint was recreated, but the other one expects the previous incarnation.
     #[error(
         "the peer still belongs to an earlier run of this program: create that endpoint again too, or give both a journal"
     )]
@@ -42,14 +42,14 @@ pub enum StreamFault {
         /// The reason, in the words of the refusing end.
         sentence: String,
     },
-    /// The peer was away for as long as this endpoint is configured to wait.
+    /// The peer was away for the longest time that this endpoint is configured to wait.
     #[error(
         "the peer has been away for {:.1} s, the longest time that this endpoint waits; {bytes} bytes are still here", away_for.as_secs_f64()
     )]
     PeerGone {
         /// Time for which it was away.
         away_for: Duration,
-        /// Bytes that the writer still keeps, or that the reader has not read.
+        /// Number of bytes that the writer still has, or that the reader has not read.
         bytes: u64,
     },
     /// This program destroyed the endpoint.
@@ -58,8 +58,8 @@ pub enum StreamFault {
 }
 
 impl StreamFault {
-    /// Converts a refusal received by the dialling endpoint; `None` if dialling again may help.
-    /// `is_first` is true if this endpoint was not connected before.
+    /// Converts a refusal received by the dialling endpoint; returns `None` if dialling again may
+    /// succeed. `is_first` is true if this endpoint was never connected before.
     pub(super) fn of_refusal(
         code: FaultCode,
         sentence: &str,

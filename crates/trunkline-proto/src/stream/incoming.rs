@@ -2,7 +2,7 @@
 
 use super::walk::ElementWalk;
 
-/// The bytes of a frame that are still to come.
+/// The bytes of a frame that have not arrived yet.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) position: u64,

@@ -1,4 +1,4 @@
-//! Splits incoming bytes into frames, but leaves the bytes of the stream to the driver.
+//! Splits incoming bytes into frames; the driver takes the bytes of the stream itself.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::message::stream::DataHead;
@@ -12,7 +12,7 @@ const CONTROL_BYTES_MAX: u32 = 64 << 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     partial: Vec<u8>,
-    /// True if `partial` holds the frame returned last.
+    /// True if `partial` contains the frame returned last.
     is_spent: bool,
 }
 
@@ -20,13 +20,13 @@ pub(super) struct Input {
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     Frame(Frame<'a>),
-    /// The head of S_DATA; its bytes follow and are not taken here.
+    /// The head of S_DATA; the bytes that follow are not taken here.
     Data(DataHead),
     Nothing,
 }
 
 impl Input {
-    /// Takes the next frame, or the next head of S_DATA, off `bytes`.
+    /// Removes the next frame, or the next head of S_DATA, from `bytes`.
     pub(super) fn next<'a, 'i: 'a>(
         &'a mut self,
         bytes: &mut &'i [u8],
@@ -61,7 +61,7 @@ impl Input {
         )
     }
 
-    /// Moves bytes until `partial` has `whole` of them; returns true if it does.
+    /// Moves bytes into `partial` until it has `whole` bytes; returns true if it has.
     fn take(&mut self, bytes: &mut &[u8], whole: usize) -> bool {
         let missing = whole.saturating_sub(self.partial.len()).min(bytes.len());
         let (taken, rest) = bytes.split_at(missing);
@@ -71,7 +71,8 @@ impl Input {
     }
 }
 
-/// Number of bytes after the header that are taken here; checked before any of them is buffered.
+/// Returns the number of bytes after the header that are taken here. It is checked before any of
+/// them is buffered.
 fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
     if !is_intact(header) {
         return Err(altered(header));
@@ -112,7 +113,7 @@ fn altered(header: &FrameHeader) -> Disconnect {
     ))
 }
 
-/// The other end violated the protocol.
+/// Creates the error for a protocol violation by the other end.
 #[cold]
 pub(super) fn malformed(sentence: impl Into<String>) -> Disconnect {
     Disconnect::Malformed {

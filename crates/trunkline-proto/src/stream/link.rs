@@ -1,4 +1,4 @@
-//! One end of a stream, writing or reading.
+//! One end of a stream, either a writer or a reader.
 
 use std::time::Duration;
 
@@ -31,12 +31,12 @@ pub type ReaderLink = Link<Reader>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// The connection that it replaces, which must be closed and no longer handled.
+    /// The connection that it replaces. The caller must close that connection and stop handling it.
     pub replaced: Option<u64>,
 }
 
-/// Time after which to dial again an end whose stream is finished. That end only waits for its own
-/// peer to know, and not longer than about this.
+/// Time after which to dial an endpoint again that has finished its stream. That endpoint only
+/// waits until its own peer knows the end, for about this time at most.
 const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 /// One end of a stream, without its I/O. See the [module](super) for the order of calls.
@@ -54,20 +54,21 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// For the active end: the time of the next dial; a past tick means now.
+    /// Returns the time of the next dial, for the active end; a past tick means now.
     pub fn poll_dial(&self) -> Option<Tick> {
         self.session.poll_dial()
     }
 
-    /// Called when the active end has a transport, which the caller numbers with `id`. `ticket` is
-    /// the ticket from the directory, if there was one.
+    /// Called when the active end has a transport, to which the caller gives the number `id`.
+    /// `ticket` is the ticket from the directory, if there was one.
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
         let takes_any = self.session.options.dials_anybody() && !self.half.is_ending();
         let meant = known.filter(|_| !takes_any);
         let meant = meant.map(|peer| peer.end.incarnation);
-        // At its end it dials only its own peer, whose lineage is in its journal.
+        // An endpoint that has finished its stream dials only its own peer, whose lineage is in its
+        // journal.
         let of_journal = self.session.options.peer_lineage.map(any_life);
         let (share, proof) = self.session.credentials();
         let hello = StreamHello {
@@ -87,7 +88,7 @@ impl<H: Half> Link<H> {
         self.session.handle_dial_failed(now, cause);
     }
 
-    /// Called when the directory refused to say where the peer is.
+    /// Called when the directory refused to look up the peer.
     pub fn handle_lookup_refused(&mut self, now: Tick, refused: &Refused) {
         let is_first = self.session.peer.is_none();
         let retry = refused.retry_after.is_some();
@@ -99,9 +100,10 @@ impl<H: Half> Link<H> {
         self.session.handle_dial_failed(now, cause);
     }
 
-    /// Handles bytes received over this connection and returns how many were taken. The rest
-    /// belongs into the place returned by [`next_payload_range`](Self::next_payload_range). Bytes of a
-    /// connection that no longer counts are dropped.
+    /// Handles bytes received over this connection, and returns the number of bytes taken. The
+    /// remaining bytes belong in the place returned by
+    /// [`next_payload_range`](Self::next_payload_range). Bytes of a connection that is no longer
+    /// current are discarded.
     pub fn handle_control(&mut self, now: Tick, id: u64, bytes: &[u8]) -> usize {
         let Some(connection) = self.session.current(id) else {
             return bytes.len();
@@ -164,8 +166,8 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            // Before the welcome it comes from the directory, which did not know that its part was
-            // over.
+            // A keep-alive before the welcome comes from the directory, which had sent it before it
+            // handed over the connection.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
@@ -211,7 +213,7 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // Its peer is gone, or another endpoint has taken its place.
+                    // This end's peer is gone, or another endpoint has taken the place of this end.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -225,7 +227,8 @@ impl<H: Half> Link<H> {
     }
 
     fn handle_welcome(&mut self, now: Tick, welcome: StreamWelcome) -> Result<(), Disconnect> {
-        // Checked before anything else in the welcome, because any program may have the port now.
+        // Check this before the rest of the welcome, because a different program may be using the
+        // port now.
         let Some(pair) = self.session.pair_of(&welcome) else {
             let sentence = format!(
                 "who answers for {} is not the endpoint that this one was connected with: it does \
@@ -273,9 +276,9 @@ impl<H: Half> Link<H> {
         Ok(())
     }
 
-    /// Appends the frames to send now and returns the range of the ring to send after them. Send
-    /// all of it before polling again. If the result is `None` and nothing was appended, there is
-    /// nothing to send.
+    /// Appends the frames to send now and returns the range of the ring to send after them. All of
+    /// this must be sent before the next poll. If the result is `None` and nothing was appended,
+    /// there is nothing to send.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -290,7 +293,7 @@ impl<H: Half> Link<H> {
         self.half.poll_output(now, ring, out)
     }
 
-    /// Called when all output so far was handed to the transport.
+    /// Called when all output so far was passed to the transport.
     pub fn handle_sent(&mut self, id: u64) {
         if self.session.current(id).is_some_and(|c| c.is_up) {
             self.half.handle_sent();
@@ -311,7 +314,7 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// The time at which to call [`handle_timeout`](Self::handle_timeout) and then
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout) and then
     /// [`poll_output`](Self::poll_output); `None` if neither is needed.
     pub fn poll_timeout(&self) -> Option<Tick> {
         let is_up = self.is_connected();
@@ -319,14 +322,14 @@ impl<H: Half> Link<H> {
         self.session.poll_timeout().into_iter().chain(half).min()
     }
 
-    /// The same while the transport has not accepted the last output: timeouts that would only
-    /// produce more output are left out.
+    /// Like [`poll_timeout`](Self::poll_timeout), for the time while the transport has not accepted
+    /// the last output: omits timeouts that would only produce more output.
     pub fn poll_timeout_while_sending(&self) -> Option<Tick> {
         self.session.poll_timeout()
     }
 
     /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has passed. Handle the
-    /// received bytes first, otherwise a stall of this process looks like one of the peer.
+    /// received bytes first; otherwise, a stall of this process looks like a stall of the peer.
     pub fn handle_timeout(&mut self, now: Tick) {
         let was_up = self.is_connected();
         self.session.handle_timeout(now, self.half.left_bytes());
@@ -342,8 +345,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Ends the connection, if there is one, for a reason outside the protocol. The peer receives
-    /// the sentence.
+    /// Ends the connection, if there is one, for a reason outside the protocol, and sends the
+    /// sentence to the peer.
     pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {
@@ -357,10 +360,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Called when the information by which the next life of this end recognises its peer could not
-    /// be stored. A peer that dialled must then not be answered, because it would take the next
-    /// life for a stranger. Call this before the answer is polled. An end that dialled continues,
-    /// because its share identifies it.
+    /// Called when the information with which the next life of this end recognises its peer could
+    /// not be stored. A peer that has dialled must then get no answer, because it would not
+    /// recognise the next life. This must be called before the answer is polled. If this end has
+    /// dialled, it continues, because its share identifies it.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -371,7 +374,7 @@ impl<H: Half> Link<H> {
         self.turn_away(code, sentence);
     }
 
-    /// Ends the stream because this many bytes are at neither end, and notifies the peer.
+    /// Ends the stream because neither end has these bytes, and notifies the peer.
     pub fn lose(&mut self, bytes: u64) {
         let fault = StreamFault::DataLost { bytes };
         let sentence = fault.to_string();
@@ -380,7 +383,8 @@ impl<H: Half> Link<H> {
         self.half.handle_down();
     }
 
-    /// The reason to close the transport once all output is sent; `None` while it stays open.
+    /// Returns the reason to close the transport once all output is sent; `None` while it stays
+    /// open.
     pub fn wants_close(&self) -> Option<&Disconnect> {
         self.session.connection.as_ref()?.closing.as_ref()
     }
@@ -396,37 +400,38 @@ impl<H> Link<H> {
         self.session.connection.as_ref().is_some_and(|c| c.is_up)
     }
 
-    /// The time at which the connection was lost; `None` if connected or never connected.
+    /// Returns the time at which the connection was lost; `None` if connected or never connected.
     pub fn away_since(&self) -> Option<Tick> {
         self.session.away_since
     }
 
-    /// Number of times that an established connection ended, also with its stream.
+    /// Returns the number of times that an established connection ended, including the end of the
+    /// stream.
     pub fn disconnections(&self) -> u64 {
         self.session.disconnections
     }
 
-    /// The reason why the last connection ended or was not established.
+    /// Returns the reason why the last connection ended or was not established.
     pub fn last_disconnect(&self) -> Option<&Disconnect> {
         self.session.last.as_ref()
     }
 
-    /// The reason why the stream ended other than in order.
+    /// Returns the reason why the stream ended with an error.
     pub fn fault(&self) -> Option<&StreamFault> {
         self.session.fault.as_ref()
     }
 
-    /// Returns true if the stream is over, in order or by a fault.
+    /// Returns true if the stream has ended, either regularly or with an error.
     pub fn is_over(&self) -> bool {
         self.session.is_over()
     }
 
-    /// The peer's description of itself when the last connection came up.
+    /// Returns the peer's description of itself from the last established connection.
     pub fn peer(&self) -> Option<&StreamEnd> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
-    /// Returns true if this end shares a ring and the peer agreed to it, or confirmed it, when the
+    /// Returns true if this end shares a ring, and the peer agreed to or confirmed this when the
     /// last connection came up.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
@@ -434,7 +439,7 @@ impl<H> Link<H> {
         agrees && self.session.is_shared
     }
 
-    /// Number of S_BELLs received over the current connection.
+    /// Returns the number of S_BELL frames received over the current connection.
     pub fn bells(&self) -> u64 {
         self.session.bells
     }
@@ -458,12 +463,13 @@ impl<H> Link<H> {
         self.session.close(cause);
     }
 
-    /// Returns true if something has come from the peer since the two met, so that it knows of it.
+    /// Returns true if the peer has sent something since the two ends met, which shows that it
+    /// knows of the connection.
     pub fn is_peer_heard(&self) -> bool {
         self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
     }
 
-    /// The pair that this end forms with its peer, once the two have met.
+    /// Returns the pair that this end forms with its peer, once the two have met.
     pub fn pair(&self) -> Option<&Pair> {
         self.session.pair.as_ref()
     }
@@ -475,11 +481,11 @@ impl<H> Link<H> {
 
 /// Admission of dialling peers, at the end that is dialled.
 impl<H: Half> Link<H> {
-    /// Called at the passive end when the first frame of a transport was this hello. Pass the bytes
-    /// after it to [`handle_control`](Self::handle_control).
+    /// Called at the passive end when the first frame of a transport was this hello. The bytes
+    /// after the hello must be passed to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
-    /// The refusal to send before closing the transport. An existing connection stays.
+    /// The refusal to send before closing the transport. An existing connection remains.
     pub fn handle_hello(
         &mut self,
         now: Tick,
@@ -512,7 +518,7 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
         }
         if claim == Claim::Impostor {
-            // An impostor learns nothing else, and nothing at this end changes.
+            // An impostor receives no other information, and the state of this end does not change.
             let sentence = "this endpoint is connected with another one of that incarnation: a \
                             connection is taken up again only by the endpoint that began it";
             return Err((Fault::new(FaultCode::Denied, sentence), None));
@@ -546,7 +552,8 @@ impl<H: Half> Link<H> {
                 return refused(FaultCode::StreamOutdated);
             }
             if !is_same && self.is_connected() {
-                // It may be another life of the peer, whose death becomes known only later.
+                // It may be another life of the peer, whose previous life is not yet known to be
+                // dead.
                 let code = FaultCode::StreamConnected;
                 let retry = self.session.options.deadline;
                 return Err((Fault::new(code, code.meaning()), Some(retry)));
@@ -555,14 +562,14 @@ impl<H: Half> Link<H> {
         if !means_this_life(&self.session.options, hello.peer) {
             let options = &self.session.options;
             let has_journal = hello.end.has_journal || options.has_journal;
-            // A peer at its end has lost nothing here.
+            // A peer that has finished its stream has lost nothing here.
             let is_at_end = hello
                 .peer
                 .is_some_and(|life| life == any_life(lineage(life)));
             let is_first = self.session.peer.is_none() && !options.had_stream;
             if is_first && has_journal && !is_at_end {
-                // The journal of one of the two continues a stream that the other one never had.
-                // Without a journal the other one dials again, and then means this life.
+                // The journal of one end continues a stream that the other end never had. If the
+                // other end has no journal, it dials again, and its next hello refers to this life.
                 self.session.fault = Some(StreamFault::LocalRestarted);
             }
             return refused(FaultCode::StreamRestarted);
@@ -591,8 +598,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// An end at its end waits for its own peer only; any other peer is for the next endpoint of
-    /// this name.
+    /// Refuses a peer because this end has finished its stream and only waits for its own peer. Any
+    /// other peer must connect to the next endpoint of this name.
     fn come_again<T>(&self) -> Result<T, Verdict> {
         let code = FaultCode::StreamConnected;
         Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
@@ -608,7 +615,8 @@ impl<H: Half> Link<H> {
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
-            // A stranger neither learns the progress of this end nor ends its stream.
+            // An unknown peer gets no information about the progress of this end, and cannot end
+            // its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
                     "{} is not where the stream of {} is; create both ends anew",
@@ -635,7 +643,7 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
-        // Of two endpoints that name each other, this is the one that is dialled from now on.
+        // If two endpoints name each other, this end is the one that is dialled from now on.
         self.session.stop_dialling();
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;
@@ -645,10 +653,11 @@ impl<H: Half> Link<H> {
     }
 }
 
-/// The refusal of a hello, and the time after which to dial again.
+/// The refusal of a hello, and the time after which the peer may dial again.
 type Verdict = (Fault, Option<Duration>);
 
-/// Returns true if a peer that closes with this code will not continue in any later life.
+/// Returns true if a peer that closes with this code will not continue the stream in any later
+/// life.
 fn is_final(code: FaultCode) -> bool {
     matches!(code, FaultCode::StreamDataLost | FaultCode::StreamRestarted)
 }

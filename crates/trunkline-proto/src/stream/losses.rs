@@ -11,8 +11,9 @@ use crate::message::stream::Lost;
 
 /// Losses not yet reported to the program.
 ///
-/// Losses between the same two elements are merged, and the program passes none without a report.
-/// There is therefore at most one more than there are elements in the buffer.
+/// Losses between the same two elements are merged, and each loss is reported before the program
+/// reads past it. The number of losses is therefore at most the number of elements in the buffer
+/// plus one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
     may: bool,
@@ -20,7 +21,7 @@ pub(super) struct Losses {
     /// True if another writer may continue after the last whole element.
     may_begin_anew: bool,
     pub(super) total: u64,
-    /// The number of elements before each loss, and the number missing there.
+    /// For each loss, the number of elements before it and the number of missing elements.
     pub(super) open: VecDeque<(u64, u64)>,
 }
 
@@ -38,7 +39,7 @@ impl Losses {
         self.drops || self.may_begin_anew
     }
 
-    /// Called when connected to a writer; `drops` is true if it may drop elements.
+    /// Called when connected to a writer; `drops` is true if the writer may drop elements.
     pub(super) fn handle_writer(&mut self, drops: bool, is_first: bool) -> Result<(), String> {
         if drops && !self.may {
             return Err("it drops elements, of which this end cannot be told".to_owned());
@@ -52,9 +53,9 @@ impl Losses {
 }
 
 impl Reader {
-    /// Discards the received part of an incomplete element if it may be dropped or if another
-    /// writer may take over: the element is then sent again from its beginning, or not at all. If
-    /// the writer may drop elements, an announced end is discarded too.
+    /// Discards the received part of an incomplete element if the element may be dropped or another
+    /// writer may take over: the element is then either sent again from its beginning, or not at
+    /// all. If the writer may drop elements, an announced end is also discarded.
     pub(super) fn forget_part(&mut self) {
         let has_all = self
             .close

@@ -1,4 +1,4 @@
-//! Checks that two endpoints fit, and determines their relation to each other.
+//! Checks that two endpoints are compatible, and determines their relation to each other.
 
 use trunkline_types::StreamUrl;
 
@@ -9,7 +9,7 @@ use crate::{Fault, FaultCode, Features};
 /// The relation of a new connection's peer to this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
-    /// The first peer it ever had.
+    /// The first peer that this endpoint ever had.
     First,
     Again,
     /// The next life of the previous peer, which continues from its journal.
@@ -23,13 +23,13 @@ pub enum Meeting {
 pub enum Mismatch {
     /// The peer's description of itself is inconsistent.
     Nonsense(String),
-    /// This many bytes are at neither end.
+    /// Neither end has this number of bytes.
     Lost(u64),
     /// The peer's buffer may be too small for the elements waiting for it.
     TooSmall(String),
 }
 
-/// Checks the properties that must be equal, or opposite, at both ends.
+/// Checks the properties that must be equal or complementary at the two ends.
 pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) -> Result<(), Fault> {
     let peer_writes = matches!(peer.state, EndState::Writer(_));
     if peer_writes == is_writer {
@@ -76,7 +76,7 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
     Ok(())
 }
 
-/// Checks that the peer is the one recorded in the journal, or another life of it.
+/// Checks that the peer is the peer recorded in the journal, or another life of it.
 pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(), Fault> {
     let is_other = options
         .peer_lineage
@@ -92,7 +92,7 @@ pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(
     Err(Fault::new(FaultCode::StreamRestarted, sentence))
 }
 
-/// The part of an incarnation that stays the same through the lives of an endpoint with a journal.
+/// Returns the part of an incarnation that is the same in all lives of an endpoint with a journal.
 pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
     let mut lineage = [0; 8];
     lineage.copy_from_slice(&incarnation.0[8..]);
@@ -101,7 +101,7 @@ pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
 
 /// Returns true if the URL `named` refers to the endpoint that calls itself `url`. Only context and
 /// name are compared, because a machine does not know all of its own names; the connection itself
-/// shows that the host is right.
+/// proves that the host is correct.
 pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     match (StreamUrl::parse(named), StreamUrl::parse(url)) {
         (Ok(named), Ok(url)) => named.endpoint() == url.endpoint(),
@@ -109,8 +109,9 @@ pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     }
 }
 
-/// Decides which of two endpoints that name each other opens the connections: the lesser by context
-/// and name or, if these are equal, by incarnation. Both ends get the same result.
+/// Decides which of two endpoints that name each other opens the connections: the one with the
+/// lesser context and name or, if these are equal, the lesser incarnation. Both ends get the same
+/// result.
 pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool {
     let urls = (StreamUrl::parse(own.0), StreamUrl::parse(peer.0));
     match &urls {
@@ -122,23 +123,23 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) end: StreamEnd,
-    /// Its relation when it first connected.
+    /// The relation of the peer when it first connected.
     pub(super) meeting: Meeting,
-    /// True once something has come from it since: it then knows that it is connected. If a dial is
-    /// answered after its program has given up, nothing comes.
+    /// True once the peer has sent something since, which shows that it knows of the connection. If
+    /// a dial is answered after the dialling program has given up, the peer sends nothing.
     pub(super) is_heard: bool,
 }
 
 impl Known {
-    /// Returns true if only this end may know of the connection, so that another peer may still
-    /// come first in its place.
+    /// Returns true if perhaps only this end knows of the connection. Another peer may then still
+    /// become the first peer.
     pub(super) fn may_have_given_up(&self) -> bool {
         !self.is_heard && self.meeting == Meeting::First
     }
 }
 
-/// Determines the relation of a peer, given the previous one; `None` if it cannot take that one's
-/// place.
+/// Determines the relation of a peer, given the previous peer. Returns `None` if it cannot replace
+/// the previous peer.
 pub(super) fn meet(
     options: &LinkOptions,
     known: Option<&Known>,
@@ -154,7 +155,7 @@ pub(super) fn meet(
     let before = &known.end;
     let is_next = lineage(before.incarnation) == lineage(peer.incarnation);
     if before.incarnation == peer.incarnation {
-        // The peer may not know yet where it was to begin.
+        // The peer may not know yet where to begin.
         let is_new = !known.is_heard && known.meeting == Meeting::Successor;
         Some(match is_new {
             true => Meeting::Successor,
@@ -169,8 +170,8 @@ pub(super) fn meet(
     }
 }
 
-/// Returns true if a peer claims to be the previous one, or another life of it that continues from
-/// its journal. The claim still has to be proven.
+/// Returns true if a peer claims to be the previous peer, or another life of it that continues from
+/// its journal. The claim has not been verified here.
 pub(super) fn is_life_of_known(
     options: &LinkOptions,
     known: Option<&Known>,
@@ -193,8 +194,8 @@ pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
     any
 }
 
-/// Returns true if the dialling endpoint means this life of the endpoint, or a life that this one's
-/// journal continues.
+/// Returns true if the dialling endpoint refers to this life of the endpoint, or to a life that is
+/// continued from the journal of this one.
 pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
     let own = options.incarnation;
     meant.is_none_or(|life| {

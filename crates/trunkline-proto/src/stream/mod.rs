@@ -6,17 +6,17 @@
 //!                                              <--S_ACK----
 //! ```
 //!
-//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. A writer's link tells which
-//! bytes of the ring to send after the frame head that it writes; a reader's link tells where in
-//! the ring the next received bytes belong. Nothing is copied here.
+//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. A writer's link specifies which
+//! bytes of the ring to send after the frame head that it writes. A reader's link specifies the
+//! place in the ring for the next received bytes. No bytes are copied here.
 //!
-//! The following holds whatever happens to the connections:
-//! - the writer keeps what the reader has not acknowledged, and resends it from the position that
-//!   the reader reports;
+//! These invariants hold even if connections are lost at any time:
+//! - the writer keeps all bytes that the reader has not acknowledged, and resends them from the
+//!   position that the reader reports;
 //! - the writer never sends beyond the reader's credit, which is the position read plus the
 //!   capacity of the reader's buffer;
 //! - a position that decreases, an acknowledgement of bytes that were never sent, and bytes beyond
-//!   the credit end the connection, and change nothing in the stream.
+//!   the credit end the connection, but do not change the stream.
 //!
 //! # Order of calls
 //!
@@ -26,16 +26,17 @@
 //!                                          poll_output / handle_sent
 //! ```
 //!
-//! After each `handle_*` call: `poll_output` until it has nothing more, then `wants_close`, then
-//! `poll_timeout`. `now` never decreases.
+//! After each `handle_*` call, call `poll_output` until it has no more output, then `wants_close`,
+//! then `poll_timeout`. `now` never decreases.
 //!
 //! # Layout
-//! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness, faults.
+//! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness,
+//!   faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
 //! - [`pairing`](Pair): how two ends that have met recognise each other.
-//! - `input`: splits bytes into frames, but leaves the bytes of the stream to the driver.
-//! - `drops`, `losses`: a writer that does not wait for slow readers, and the reports of its
-//!   losses.
+//! - `input`: splits bytes into frames; the driver takes the bytes of the stream itself.
+//! - `drops`, `losses`: a writer that does not wait for slow readers, and the reader's record of
+//!   the losses.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
 //! - [`walk`](ElementWalk): finds the boundaries of elements.
 
@@ -72,6 +73,6 @@ pub use self::writer::{Left, Writer};
 pub use crate::message::stream::{Incarnation, Until};
 pub use session::REDIAL_MAX;
 
-/// Maximum number of bytes of one S_DATA. The reader verifies that many as one unit, and they may delay a
-/// keep-alive.
+/// Maximum number of bytes in one S_DATA. The reader verifies them as one unit, and a keep-alive
+/// may have to wait for them.
 pub const DATA_BYTES_MAX: u64 = 256 << 10;

@@ -11,22 +11,22 @@ use crate::message::stream::Incarnation;
 /// Determines which endpoint opens the connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// This endpoint dials, at first and after each disconnection.
+    /// This endpoint dials, initially and after each disconnection.
     Active,
     Passive,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementForm {
-    /// Each element has this many bytes, at least 1.
+    /// Each element has this number of bytes, at least 1.
     Fixed(u32),
-    /// Each element is a `u32` length followed by that many bytes.
+    /// Each element is a `u32` length followed by its bytes.
     Variable,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkOptions {
-    /// Determines if this endpoint opens the connections.
+    /// Determines whether this endpoint opens the connections.
     pub role: Role,
     /// URL of the endpoint, in canonical form.
     pub url: String,
@@ -37,38 +37,38 @@ pub struct LinkOptions {
     pub form: ElementForm,
     /// Number of elements that the buffer can hold; at least 1.
     pub capacity: u64,
-    /// Number of bytes that the buffer can hold; for elements of fixed size the capacity times
-    /// their size.
+    /// Number of bytes that the buffer can hold; for elements of fixed size, the capacity
+    /// multiplied by the size of an element.
     pub bytes_max: u64,
     /// True if the endpoint has a journal on disk, from which its next life continues.
     pub has_journal: bool,
-    /// The lineage of the peer recorded in the journal: the part of the incarnation that stays the
-    /// same through the lives of an endpoint with a journal. A peer of another lineage has
-    /// different bytes.
+    /// The lineage of the peer recorded in the journal: the part of the incarnation that is the
+    /// same in all lives of an endpoint with a journal. A peer of another lineage has a different
+    /// stream.
     pub peer_lineage: Option<[u8; 8]>,
-    /// The secret from which the shares are derived: random in each life, or kept in the journal.
+    /// The secret from which the shares are derived: random in each life, or stored in the journal.
     pub secret: Secret,
     /// The pair recorded in the journal, with which the peer proves its identity.
     pub pair: Option<Pair>,
-    /// True if the journal existed before this life and knows no peer. It may then have had a
-    /// stream that has ended, whose peer comes once more to learn of it.
+    /// True if the journal existed before this life but contains no peer. It may have belonged to a
+    /// stream that has ended, whose peer connects once more to learn of the end.
     pub had_stream: bool,
-    /// True if another peer of the same name may replace one that is gone, without the data that
-    /// was lost with it. If false, the stream then ends. An end with a journal continues only with
-    /// the lives of one peer, and dials no other.
+    /// True if another peer of the same name may replace a peer that is gone, without the data that
+    /// was lost with it. If false, the stream ends in that case. An end with a journal continues
+    /// only with the lives of one peer, and dials no other peer.
     pub takes_successor: bool,
-    /// Writer: S_DATA carries a checksum.
+    /// Writer: true if S_DATA has a checksum.
     pub is_checked: bool,
     /// Writer: the event after which bytes may be overwritten in its buffer.
     /// [`Until::Durable`](crate::message::stream::Until::Durable) requires a reader with a journal;
     /// with any other reader it acts as
     /// [`Until::Available`](crate::message::stream::Until::Available).
     pub freed_at: crate::message::stream::Until,
-    /// Writer: does not wait for slow readers, and may drop elements that it reports as lost.
-    /// Reader: can handle such reports, which a reader with a journal cannot.
+    /// Writer: true if it does not wait for slow readers, but may drop elements, which it reports
+    /// as lost. Reader: true if it can handle such reports; a reader with a journal cannot.
     pub drops: bool,
-    /// Reader: an acknowledgement that was not asked for is sent once nothing has arrived or was
-    /// read for this long.
+    /// Reader: an unrequested acknowledgement is sent once nothing has arrived and nothing was read
+    /// for this time.
     pub ack_delay: Duration,
     /// Reader: longest delay of such an acknowledgement.
     pub ack_delay_max: Duration,
@@ -79,19 +79,20 @@ pub struct LinkOptions {
     /// Time without a connection after which the stream ends with an error; `None` to wait
     /// indefinitely.
     pub gone_after: Option<Duration>,
-    /// Program and release, shown to people at the other end.
+    /// Program and version, shown to users at the other end.
     pub program: String,
-    /// Any random number; spreads the dials.
+    /// Any random number, used to spread the dials over time.
     pub seed: u64,
 }
 
 impl LinkOptions {
-    /// Returns true if a dial may reach a peer other than the previous one.
+    /// Returns true if this end may also dial a peer other than the previous one.
     pub(super) fn dials_anybody(&self) -> bool {
         self.takes_successor && !self.has_journal
     }
 
-    /// A passive endpoint of elements of fixed size, with defaults for all other options.
+    /// Creates the options of a passive endpoint for elements of fixed size, with defaults for all
+    /// other options.
     pub fn fixed(url: &str, data_type: DataType, element_bytes: u32, capacity: u64) -> Self {
         Self {
             role: Role::Passive,
@@ -123,7 +124,8 @@ impl LinkOptions {
         }
     }
 
-    /// The same for elements of variable size; the buffer holds at most `bytes_max` bytes.
+    /// Like [`fixed`](Self::fixed), but for elements of variable size; the buffer holds at most
+    /// `bytes_max` bytes.
     pub fn variable(url: &str, data_type: DataType, capacity: u64, bytes_max: u64) -> Self {
         Self {
             form: ElementForm::Variable,

@@ -10,8 +10,8 @@ pub struct Place {
 /// Access to the writer's ring, which the link needs for checksums and for the lengths of elements
 /// of variable size.
 pub trait RingBytes {
-    /// Returns the two pieces of a range that was written and not freed; the second is empty if the
-    /// range is contiguous. Both are empty if the range is not available.
+    /// Returns the two pieces of a range that was written and has not been freed. The second piece
+    /// is empty if the range is contiguous. Both are empty if the range is not available.
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2];
 }
 

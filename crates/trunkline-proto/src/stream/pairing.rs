@@ -1,10 +1,10 @@
-//! How the two ends of a stream recognise each other.
+//! Mutual recognition of the two ends of a stream.
 //!
-//! When two ends meet for the first time, each sends the other a share of 32 random bytes. Both
-//! shares make the secret of the pair, which nobody else has and which is never sent. From then on
-//! an end that claims to be the previous peer proves that it has the secret. The proof is a MAC
-//! over its own life, the life that it means and the number of the dial, so that no proof is valid
-//! twice.
+//! When two ends meet for the first time, each sends the other a share of 32 random bytes. The two
+//! shares determine the secret of the pair, which no other program has and which is never sent.
+//! From then on, an end that claims to be the previous peer must prove that it has the secret. The
+//! proof is a MAC over its own incarnation, the incarnation it refers to and the number of the
+//! dial, so that each proof is valid only once.
 //!
 //! ```text
 //! first    S_HELLO  share A          -->
@@ -13,8 +13,8 @@
 //!                                    <--  S_WELCOME  proof
 //! ```
 //!
-//! The dialled end may have answered without being heard. An end that dials and has no pair yet
-//! therefore offers the same share each time, and is also recognised by that share.
+//! The answer of the dialled end may have been lost. An end that dials and has no pair yet
+//! therefore offers the same share each time, and can also be recognised by that share.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -23,22 +23,24 @@ use subtle::ConstantTimeEq;
 use super::meeting::lineage;
 use crate::message::stream::Incarnation;
 
-/// 32 bytes known only to their owners. Compared in constant time, and never shown.
+/// A secret of 32 bytes, known only to its owners. It is compared in constant time, and never
+/// shown.
 #[derive(Clone, Copy, Default)]
 pub struct Secret(pub [u8; 32]);
 
 /// An end's record of the peer that it has met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The part of the peer's incarnation that stays the same through the lives of an endpoint with
-    /// a journal.
+    /// The part of the peer's incarnation that is the same in all lives of an endpoint with a
+    /// journal.
     pub lineage: [u8; 8],
     pub secret: Secret,
     /// The share that the peer offered when it first dialled; `None` if this end dialled.
     pub offered: Option<Secret>,
 }
 
-/// The purpose of a MAC, which prevents its use for another purpose.
+/// The purpose of a MAC. It is included in the MAC, so that the MAC cannot be used for another
+/// purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// A share sent with a hello.
@@ -55,7 +57,7 @@ pub(super) enum Purpose {
 }
 
 impl Secret {
-    /// Derives the secret of an endpoint whose journal begins another stream, of this lineage.
+    /// Derives the secret of an endpoint of this lineage whose journal begins another stream.
     #[must_use]
     pub fn next(&self, lineage: [u8; 8]) -> Self {
         self.mac(Purpose::Next, &[&lineage])
@@ -97,7 +99,7 @@ impl Secret {
         };
         mac.update(b"trunkline stream");
         mac.update(&[purpose as u8]);
-        // The parts of each purpose have fixed lengths of their own.
+        // The parts have fixed lengths for each purpose, so the concatenation is unambiguous.
         parts.iter().for_each(|part| mac.update(part));
         Self(mac.finalize().into_bytes().into())
     }

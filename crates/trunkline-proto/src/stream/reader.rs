@@ -26,7 +26,7 @@ pub struct Reader {
     pub(super) bytes_max: u64,
     pub(super) ack_delay: Duration,
     ack_delay_max: Duration,
-    /// Follows the arrived bytes.
+    /// Tracks the bytes that have arrived.
     pub(super) arrived: ElementWalk,
     pub(super) read: u64,
     pub(super) read_elements: u64,
@@ -36,7 +36,8 @@ pub struct Reader {
     /// Largest credit granted, in bytes and elements, over all connections.
     pub(super) granted: (u64, u64),
     incoming: Option<Incoming>,
-    /// True if the two ends share a ring: the writer then reads there what would be acknowledged.
+    /// True if the two ends share a ring, from which the writer then reads the progress without
+    /// acknowledgements.
     pub(super) is_shared: bool,
     /// The last acknowledgement sent on this connection.
     pub(super) told: Ack,
@@ -48,12 +49,12 @@ pub struct Reader {
     pub(super) ack_at: Option<Tick>,
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
-    /// The writer's reason for being destroyed before its end.
+    /// The reason why the writer was destroyed before the end of the stream.
     pub(super) abort_reason: Option<String>,
-    /// True if the writer may be told that its end is known.
+    /// True if the end of the stream may be acknowledged to the writer.
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
-    /// The position at which a writer begins that had written nothing when it last connected.
+    /// The position at which a writer will begin that had written nothing when it last connected.
     waits_at: Option<u64>,
     pub(super) is_abort_said: bool,
     pub(super) losses: Losses,
@@ -61,12 +62,13 @@ pub struct Reader {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamClose {
-    /// No bytes come from this position on.
+    /// The end of the stream: no bytes follow this position.
     pub position: u64,
-    /// The writer's program had written up to here; beyond `position` if it gave up the rest.
+    /// The position up to which the writer's program had written; it is beyond `position` if the
+    /// writer gave up the rest.
     pub written: u64,
-    /// True if the writer was destroyed before its end: the received data is then incomplete,
-    /// whatever its length.
+    /// True if the writer was destroyed before the end of the stream. The received data is then
+    /// incomplete, regardless of its length.
     pub is_aborted: bool,
 }
 
@@ -139,12 +141,12 @@ impl Reader {
         (self.ack_at, self.ack_by) = (None, None);
     }
 
-    /// The acknowledgement that could be sent now.
+    /// Returns the acknowledgement that could be sent now.
     fn now(&self) -> Ack {
         let arrived = self.arrived.position();
         let has_all = self.close.is_some_and(|close| close.position == arrived);
         Ack {
-            // No part of an element counts as arrived while the element may still be dropped.
+            // While an incomplete element may still be dropped, no part of it counts as arrived.
             arrived: match self.losses.are_possible() && !has_all {
                 true => self.arrived.boundary(),
                 false => arrived,
@@ -157,7 +159,8 @@ impl Reader {
         }
     }
 
-    /// Additional credit that is worth its own frame, in bytes: a quarter of the buffer.
+    /// Returns the minimum additional credit, in bytes, for which a separate frame is sent: a
+    /// quarter of the buffer.
     pub(super) fn credit_step(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
@@ -172,7 +175,7 @@ impl Reader {
         let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
         let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
         let [available, read, durable] = self.asks;
-        // The writer has no credit left, and the program here has no whole element to read.
+        // The writer has no credit left, and this program has no complete element to read.
         let is_starved = now.read == self.arrived.boundary()
             && told.credit_bytes == self.arrived.position()
             && now.credit_bytes > told.credit_bytes;
@@ -192,7 +195,7 @@ impl Reader {
     }
 
     /// Returns true if a writer that has written nothing may begin at the position of this reader:
-    /// it connects for the first time, or was not heard since.
+    /// it connects for the first time, or has sent nothing since.
     fn may_begin(&self, meeting: Meeting) -> bool {
         meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
     }
@@ -245,7 +248,8 @@ impl Half for Reader {
         let arrived = self.arrived.position();
         let is_fresh = arrived == 0 && meeting == Meeting::First;
         if is_fresh && writer.kept > 0 {
-            // It replaces a reader that is gone: what that one had is not sent again.
+            // This reader replaces a reader that is gone; the elements which that reader had
+            // received are not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);
@@ -255,8 +259,8 @@ impl Half for Reader {
         } else if meeting == Meeting::Successor
             && [0, self.arrived.boundary()].contains(&writer.written)
         {
-            // The writer replaces one that is gone, and begins after that one's last whole element.
-            // It has already been told so, or will be.
+            // The writer replaces a writer that is gone, and begins after the last whole element of
+            // that writer. This position has already been sent to it, or will be.
             let (from, elements) = self.ready_place();
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             self.durable = self.durable.min(from);
@@ -311,7 +315,7 @@ impl Half for Reader {
                 if is_complete && self.close.is_some_and(is_end) {
                     return Ok(Outcome::Continued);
                 }
-                // The previously announced end is not reached.
+                // The previously announced end is void.
                 self.close = None;
                 self.handle_end(StreamClose {
                     position: abort.transferred,
@@ -416,8 +420,8 @@ impl Half for Reader {
                 .close
                 .is_some_and(|close| close.position == ack.arrived);
             if !self.is_abort_said && is_whole && ack.read == ack.arrived {
-                // The program has the whole stream and knows it. This is a regular end, not that of
-                // a reader that stopped early.
+                // The program has read the whole stream and knows its end. This is a regular end,
+                // not the end of a reader that stopped early.
                 Ack {
                     has_end: true,
                     ..ack
@@ -450,8 +454,8 @@ impl Half for Reader {
             self.forget_ack();
             self.is_writer_short = false;
         } else if self.ack_at.is_none() || self.waiting != ack {
-            // Each acknowledgement wakes the writer, so one for many is better; but it must not
-            // wait long when no more bytes come.
+            // Each acknowledgement wakes the writer, so one acknowledgement for many elements is
+            // better. It must not be delayed for long, however, if no more bytes arrive.
             let latest = now.saturating_add(self.ack_delay_max);
             let by = *self.ack_by.get_or_insert(latest);
             self.ack_at = Some(now.saturating_add(self.ack_delay).min(by));

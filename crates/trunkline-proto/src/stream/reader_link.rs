@@ -17,9 +17,9 @@ impl Link<Reader> {
         Link::with(options, half, now)
     }
 
-    /// Creates a reader that continues from its journal. `at` tells how much has arrived there and
-    /// was read, `read_elements` the number of elements read. Its credit is ignored and computed
-    /// anew.
+    /// Creates a reader that continues from its journal. `at` contains the positions up to which
+    /// the stream has arrived in the journal and was read; `read_elements` is the number of
+    /// elements read. The credit in `at` is ignored and computed again.
     pub fn restored_reader(
         options: LinkOptions,
         at: ReaderState,
@@ -35,14 +35,14 @@ impl Link<Reader> {
         Link::with(options, half, now)
     }
 
-    /// The place for the next received bytes, and their number; `None` if they are for
+    /// Returns the place for the next received bytes, and their number; `None` if they are for
     /// [`handle_control`](Link::handle_control).
     pub fn next_payload_range(&self) -> Option<Place> {
         self.half.next_payload_range()
     }
 
-    /// Called when these bytes have come over this connection and were stored at the start of the
-    /// place returned by [`next_payload_range`](Self::next_payload_range).
+    /// Called when these bytes have arrived over this connection and were stored at the start of
+    /// the place returned by [`next_payload_range`](Self::next_payload_range).
     pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
         let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
             return;
@@ -54,33 +54,33 @@ impl Link<Reader> {
         }
     }
 
-    /// The position up to which the ring holds whole elements for the program, and their total
-    /// number.
+    /// Returns the position up to which the ring contains whole elements for the program, and their
+    /// total number.
     pub fn ready(&self) -> (u64, u64) {
         (self.half.arrived.boundary(), self.half.arrived.elements())
     }
 
-    /// The position up to which everything has arrived, in bytes; the last element may be
+    /// Returns the position up to which everything has arrived, in bytes; the last element may be
     /// incomplete.
     pub fn arrived(&self) -> u64 {
         self.half.arrived.position()
     }
 
-    /// Number of elements that count as read, as far as this end knows: by the program, or by the
-    /// reader that it has replaced.
+    /// Returns the number of elements that count as read, as far as this end knows: those read by
+    /// the program or by the reader that this end has replaced.
     pub fn read_elements(&self) -> u64 {
         self.half.read_elements
     }
 
-    /// Called when the program has read up to `position`, in all `elements` elements.
+    /// Called when the program has read up to `position`, a total of `elements` elements.
     pub fn handle_read(&mut self, position: u64, elements: u64) {
         let (ready, ready_elements) = self.ready();
         self.half.read = self.half.read.max(position.min(ready));
         self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
     }
 
-    /// Called if the two ends share a ring: the positions up to which it is written and read, each
-    /// with the number of elements before. Bytes in the ring have arrived.
+    /// Called if the two ends share a ring, with the positions up to which it is written and read,
+    /// each with the number of elements before it. Bytes in the ring count as arrived.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -93,8 +93,8 @@ impl Link<Reader> {
         half.is_shared = true;
     }
 
-    /// Sets whether the writer may be told that its end is known. With a journal that requires
-    /// everything to be on disk.
+    /// Sets whether the end of the stream may be acknowledged to the writer. With a journal, this
+    /// requires that everything is on disk.
     pub fn set_end_acknowledgeable(&mut self, is_safe: bool) {
         self.half.is_end_safe = is_safe;
     }
@@ -109,8 +109,9 @@ impl Link<Reader> {
         self.half.durable = self.half.durable.max(position);
     }
 
-    /// The position at which the writer will need credit: once the program has read up to here,
-    /// call [`handle_read`](Self::handle_read) at once instead of only from time to time.
+    /// Returns the position at which the writer will need credit. Once the program has read up to
+    /// this position, call [`handle_read`](Self::handle_read) at once; before that, occasional
+    /// calls are sufficient.
     pub fn credit_due_position(&self) -> u64 {
         let step = self.half.credit_step();
         let told = self.half.told.credit_bytes;
@@ -119,18 +120,18 @@ impl Link<Reader> {
             .min(self.half.arrived.boundary())
     }
 
-    /// The end of the stream, once it is known.
+    /// Returns the end of the stream, once it is known.
     pub fn end(&self) -> Option<StreamClose> {
         self.half.close
     }
 
-    /// The writer's reason for being destroyed before its end.
+    /// Returns the reason why the writer was destroyed before the end of the stream.
     pub fn abort_reason(&self) -> Option<&str> {
         self.half.abort_reason.as_deref()
     }
 
-    /// Called when the program stops reading: the writer is notified of how far it came. If the two
-    /// ends are connected, send all output before closing the transport.
+    /// Called when the program stops reading; notifies the writer of the position reached. If the
+    /// two ends are connected, send all output before closing the transport.
     pub fn abort(&mut self) {
         self.half.is_aborted = true;
         if !self.is_connected() {
@@ -138,13 +139,14 @@ impl Link<Reader> {
         }
     }
 
-    /// Number of elements that the writer has dropped and this end will never get, as far as is
-    /// known.
+    /// Returns the number of elements that the writer is known to have dropped and that this end
+    /// will never get.
     pub fn lost(&self) -> u64 {
         self.half.losses.total
     }
 
-    /// The next unreported loss: the number of elements before it, and the number missing there.
+    /// Returns the next unreported loss: the number of elements before it, and the number of
+    /// missing elements.
     pub fn next_lost(&self) -> Option<(u64, u64)> {
         self.half.losses.open.front().copied()
     }

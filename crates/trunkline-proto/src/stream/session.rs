@@ -15,8 +15,9 @@ use crate::message::stream::control::{encode_goodbye, encode_keepalive};
 use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
-/// Ceiling of the wait before a dial. It is lower than that of a client: a stream has one peer, so
-/// no crowd returns with it, and the writer's buffer must last until a dial succeeds.
+/// Ceiling of the wait before a dial. It is lower than the ceiling for a client: a stream has only
+/// one peer, so there is no crowd of clients that return at the same time, and the writer's buffer
+/// must last until a dial succeeds.
 pub const REDIAL_MAX: Duration = Duration::from_millis(400);
 
 /// A transport, from the dial or the hello to its end.
@@ -28,9 +29,9 @@ pub(super) struct Connection {
     pub(super) out: Vec<u8>,
     /// True while both ends have accepted each other.
     pub(super) is_up: bool,
-    /// True if it was up, even if it is closing now.
+    /// True if the connection has been up, even if it is closing now.
     was_up: bool,
-    /// Set if it is to be closed once `out` is sent.
+    /// The reason to close the connection once `out` is sent.
     pub(super) closing: Option<Disconnect>,
     since: Tick,
     pub(super) liveness: Liveness,
@@ -44,7 +45,7 @@ pub(super) struct Session {
     /// The pair with the peer, or with the peer recorded in the journal.
     pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
-    /// True if both ends share a ring, or this end offers to.
+    /// True if both ends share a ring, or this end offers to share one.
     pub(super) is_shared: bool,
     /// Number of S_BELLs received over the current connection.
     pub(super) bells: u64,
@@ -65,9 +66,10 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     Stranger,
-    /// It claims to be the peer, and has the secret of the pair.
+    /// The dialling end claims to be the peer, and has proved that it has the secret of the pair.
     Proven,
-    /// It claims to be the peer, and the answer to its first dial may not have reached it.
+    /// The dialling end claims to be the peer, and may not have received the answer to its first
+    /// dial.
     Unanswered,
     Impostor,
 }
@@ -107,7 +109,7 @@ impl Session {
             .or(feature(self.options.drops, Features::DROPS))
     }
 
-    /// This endpoint's description of itself.
+    /// Returns this endpoint's description of itself.
     pub(super) fn end(&self, state: EndState) -> StreamEnd {
         let options = &self.options;
         StreamEnd {
@@ -124,8 +126,8 @@ impl Session {
         }
     }
 
-    /// The share offered with the current dial. An end without a pair may not have received the
-    /// answer, and offers the same share again.
+    /// Returns the share offered with the current dial. An end without a pair may not have received
+    /// the answer to an earlier dial, so it offers the same share again.
     fn offered(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
@@ -134,8 +136,8 @@ impl Session {
         self.options.secret.offer(number)
     }
 
-    /// The credentials in the hello of the current dial: the share, and the proof if this end has
-    /// met its peer.
+    /// Returns the credentials for the hello of the current dial: the share, and the proof if this
+    /// end has met its peer.
     pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
         let (own, attempt) = (self.options.incarnation, self.attempt);
         let proof = self.pair.map(|pair| {
@@ -197,7 +199,7 @@ impl Session {
     }
 
     /// Called when the dialled end has accepted: returns the pair that the two form from now on;
-    /// `None` if it is not the endpoint that it claims to be.
+    /// returns `None` if it is not the endpoint that it claims to be.
     pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
         let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
         let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
@@ -225,12 +227,12 @@ impl Session {
         self.dial_at
     }
 
-    /// The connection with this number, if it is the current one.
+    /// Returns the connection with this number, if it is the current one.
     pub(super) fn current(&mut self, id: u64) -> Option<&mut Connection> {
         self.connection.as_mut().filter(|c| c.id == id)
     }
 
-    /// The current connection, if it is up.
+    /// Returns the current connection, if it is up.
     pub(super) fn up(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut().filter(|c| c.is_up)
     }
@@ -250,7 +252,8 @@ impl Session {
         })
     }
 
-    /// Called when both ends have accepted each other; `is_heard` is true if the peer knows it too.
+    /// Called when both ends have accepted each other; `is_heard` is true if the peer also knows
+    /// this.
     pub(super) fn go_up(&mut self, now: Tick, end: StreamEnd, meeting: Meeting, is_heard: bool) {
         let known = self.peer.as_ref();
         let same = known.filter(|known| known.end.incarnation == end.incarnation);
@@ -268,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Sends a keep-alive, from which the peer knows that it is heard.
+    /// Sends a keep-alive, which shows the peer that this end has received its frames.
     pub(super) fn say_alive(&mut self, now: Tick) {
         if let Some(connection) = self.up() {
             connection.say_alive(now);
@@ -342,7 +345,7 @@ impl Session {
     }
 
     fn plan_dial(&mut self, now: Tick, retry_after: Option<Duration>) {
-        // SplitMix64; any generator with a good spread works.
+        // SplitMix64; any generator with a good distribution would do.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut random = self.random;
         random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -370,7 +373,8 @@ impl Session {
         [gone, connection].into_iter().flatten().min()
     }
 
-    /// Does what is due; `left_bytes` is reported if the endpoint gives up waiting for its peer.
+    /// Handles timeouts that are due; `left_bytes` is reported if the endpoint stops waiting for
+    /// its peer.
     pub(super) fn handle_timeout(&mut self, now: Tick, left_bytes: u64) {
         if let Some(connection) = &mut self.connection {
             let mut cause = None;
@@ -402,7 +406,7 @@ impl Session {
                 away_for: now.since(since),
                 bytes: left_bytes,
             });
-            // Closes a connection that is just being established.
+            // Closes a connection that is still being established.
             self.close(Disconnect::Local);
         }
     }

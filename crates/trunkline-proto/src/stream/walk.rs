@@ -6,8 +6,8 @@ use super::output::RingBytes;
 /// Size of the length before an element of variable size.
 const LENGTH_BYTES: usize = 4;
 
-/// Walks over the bytes of a stream and counts its elements. Bytes may come in pieces of any size;
-/// those of elements of fixed size are not inspected.
+/// Steps through the bytes of a stream and counts its elements. The bytes may arrive in pieces of
+/// any size. The bytes of elements of fixed size are not inspected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ElementWalk {
     form: ElementForm,
@@ -15,15 +15,15 @@ pub struct ElementWalk {
     element_max: u64,
     position: u64,
     elements: u64,
-    /// Start of the element that `position` is in.
+    /// Start of the element that contains `position`.
     boundary: u64,
-    /// The bytes of its length received so far.
+    /// The bytes of the element's length received so far.
     length: [u8; LENGTH_BYTES],
-    /// Bytes to the end of the element, once its length is known.
+    /// Number of bytes to the end of the element, once its length is known.
     left: Option<u64>,
 }
 
-/// An element is longer than the buffer it is for.
+/// An element is longer than the buffer for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ElementTooLong {
     /// Size of the element in bytes, including its length.
@@ -31,8 +31,8 @@ pub struct ElementTooLong {
 }
 
 impl ElementWalk {
-    /// Starts at `position`, which is between two elements, after `elements` of them. No element
-    /// may be longer than `element_max` bytes.
+    /// Starts at `position`, which must be between two elements, after `elements` elements. No
+    /// element may be longer than `element_max` bytes.
     pub fn new(form: ElementForm, element_max: u64, position: u64, elements: u64) -> Self {
         Self {
             form,
@@ -57,10 +57,11 @@ impl ElementWalk {
         self.boundary
     }
 
-    /// Walks over `bytes`, but not into element number `elements_max`, and returns how far it came.
+    /// Advances over `bytes`, but not into element number `elements_max`, and returns the number of
+    /// bytes passed.
     ///
     /// # Errors
-    /// [`ElementTooLong`]; the walk stopped before the bytes of that element.
+    /// [`ElementTooLong`]; the walk has stopped before the bytes of that element.
     pub fn advance(&mut self, bytes: &[u8], elements_max: u64) -> Result<u64, ElementTooLong> {
         if let ElementForm::Fixed(size) = self.form {
             return Ok(self.advance_fixed(size, bytes.len() as u64, elements_max));
@@ -103,8 +104,8 @@ impl ElementWalk {
         step
     }
 
-    /// Takes the available bytes of the next element's length. Returns the number of bytes to the
-    /// element's end once the length is complete. An element without bytes ends with its length.
+    /// Takes the available bytes of the next element's length. Once the length is complete, returns
+    /// the number of bytes to the element's end. An element without bytes ends with its length.
     fn take_length(&mut self, rest: &mut &[u8]) -> Result<Option<u64>, ElementTooLong> {
         loop {
             let have = self.position.saturating_sub(self.boundary);
@@ -119,7 +120,7 @@ impl ElementWalk {
             let Some((byte, after)) = rest.split_first() else {
                 return Ok(None);
             };
-            // Less than the four bytes of the length.
+            // `have` is less than the four bytes of the length.
             if let Some(slot) = self.length.get_mut(have as usize) {
                 *slot = *byte;
             }
@@ -129,7 +130,7 @@ impl ElementWalk {
     }
 }
 
-/// Walks over `len` bytes of a writer's ring, but not into element number `elements_max`.
+/// Advances over `len` bytes of a writer's ring, but not into element number `elements_max`.
 pub(super) fn walk(
     walk: &mut ElementWalk,
     ring: &dyn RingBytes,

@@ -28,13 +28,14 @@ pub struct Writer {
     pub(super) is_shared: bool,
     pub(super) written: u64,
     pub(super) written_elements: u64,
-    /// Handed to the driver on this connection, or acknowledged.
+    /// Position up to which bytes were handed to the driver on this connection, or acknowledged.
     pub(super) handed: u64,
-    /// The largest such position since the two ends last agreed: the most that the reader can have.
+    /// The largest value of `handed` since the two ends last agreed on a position: the reader
+    /// cannot have more.
     pub(super) reached: u64,
     /// The part of `handed` that was accepted by the transport.
     pub(super) sent: u64,
-    /// As reported by the reader, over all connections.
+    /// Position reported by the reader, over all connections.
     pub(super) arrived: u64,
     pub(super) read: u64,
     pub(super) durable: u64,
@@ -43,15 +44,15 @@ pub struct Writer {
     pub(super) peer_bytes: u64,
     pub(super) peer_capacity: u64,
     pub(super) peer_has_journal: bool,
-    /// The ring holds what was written only up to here; the rest is in a journal.
+    /// Position up to which the ring contains the written bytes; the rest is in a journal.
     pub(super) at_hand: u64,
-    /// Position at which the stream began: that of its first reader.
+    /// Position at which the stream began, which is the position of its first reader.
     pub(super) begun: u64,
-    /// Follows the freed bytes; its boundary is the start of the ring's content.
+    /// Tracks the freed bytes; its boundary is the start of the ring's content.
     pub(super) kept: ElementWalk,
-    /// Follows `handed` for elements of variable size.
+    /// Tracks `handed` for elements of variable size.
     pub(super) ahead: Option<ElementWalk>,
-    /// Positions to ask for, indexed by [`Until`], and those asked for on this connection.
+    /// Positions to ask for, indexed by [`Until`], and the positions asked for on this connection.
     pub(super) asks: [u64; 3],
     pub(super) asked: [u64; 3],
     pub(super) is_short_of_room: bool,
@@ -66,13 +67,13 @@ pub struct Writer {
     pub(super) drops: Drops,
 }
 
-/// The elements that stay behind when a writer goes.
+/// The elements that have not been transferred when a writer ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left {
-    /// Number of elements that were written and that the reader is not known to have.
+    /// Number of written elements that the reader is not known to have.
     pub elements: u64,
-    /// Of these, the number that were in flight when the connection was lost: the reader may have
-    /// them. 0 once the two ends have settled it.
+    /// Number of these elements that were in flight when the connection was lost, so that the
+    /// reader may have them. 0 once the two ends have agreed on the reader's position.
     pub in_doubt: u64,
 }
 
@@ -122,8 +123,8 @@ impl Writer {
         }
     }
 
-    /// The credit as a position. For elements of variable size, the element credit becomes a
-    /// position only during the walk.
+    /// Returns the credit as a position. For elements of variable size, the element credit is
+    /// converted to a position only during the walk.
     pub(super) fn credit(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => self
@@ -149,7 +150,7 @@ impl Writer {
         }
     }
 
-    /// Number of bytes that the next frame may hold.
+    /// Returns the number of bytes for the next frame.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
         let credit = self.credit();
         let reach = self.written.min(credit).min(self.at_hand);
@@ -185,8 +186,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the reader can have reached the end, before anything in the acknowledgement
-    /// counts.
+    /// Checks that the reader can have reached the end, before any field of the acknowledgement is
+    /// used.
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
@@ -275,9 +276,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Elements of variable size that are written, or about to be, may be as long as the previous
-    /// reader's buffer allowed. A reader with a smaller buffer might never have room for the next
-    /// one.
+    /// Checks the reader's buffer. Elements of variable size that are written, or about to be
+    /// written, may be as long as the previous reader's buffer allowed. A reader with a smaller
+    /// buffer might never have room for the next element.
     fn check_buffer(&self, peer: &StreamEnd) -> Result<(), Mismatch> {
         let is_known = self.form == ElementForm::Variable && self.peer_bytes < u64::MAX;
         if !is_known || peer.bytes_max >= self.peer_bytes {
@@ -345,8 +346,8 @@ impl Half for Writer {
                     self.written_elements = elements;
                 })
             }
-            // The reader begins with the first kept byte. If nothing was freed, the previous reader
-            // may have given up.
+            // The reader begins with the first byte that the writer still has. If nothing was
+            // freed, the previous reader may have given up.
             Meeting::First | Meeting::Successor
                 if reader.arrived == 0
                     && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>
@@ -362,7 +363,7 @@ impl Half for Writer {
             Meeting::Again => self
                 .check_order(&at, self.reached)
                 .and_then(|()| self.check_again(&at)),
-            // The reader has bytes that the journal here has lost, or never had.
+            // The reader has bytes that the writer's journal has lost, or never had.
             Meeting::NextLife if at.arrived > self.reached => {
                 let lost = at.arrived.saturating_sub(self.reached);
                 (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
@@ -463,8 +464,8 @@ impl Half for Writer {
             }
         }
         self.say_lost(out);
-        // A writer that was closed and has sent everything has reached its end, whatever its
-        // program waits for after that.
+        // A writer that was closed and has sent everything has reached its end, regardless of what
+        // its program waits for after that.
         let is_at_end = self.end.is_some_and(|end| end == self.handed);
         if self.is_aborted {
             if !self.is_abort_said {

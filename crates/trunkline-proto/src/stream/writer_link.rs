@@ -29,12 +29,12 @@ impl Link<Writer> {
         half.handed = at.kept;
         half.sent = at.kept;
         half.written = at.written;
-        // The previous life may have sent all of it.
+        // The previous life may have sent all of these bytes.
         half.reached = at.written;
         Link::with(options, half, now)
     }
 
-    /// Called when the program has written up to `position`, in all `elements` elements.
+    /// Called when the program has written up to `position`, a total of `elements` elements.
     pub fn handle_written(&mut self, position: u64, elements: u64) {
         if self.half.end.is_none() && !self.half.is_aborted {
             self.half.written = self.half.written.max(position.min(POSITION_MAX));
@@ -42,8 +42,9 @@ impl Link<Writer> {
         }
     }
 
-    /// Called if the two ends share a ring: the positions up to which it is written and read, each
-    /// with the number of elements before. Bytes in the ring have reached the reader.
+    /// Called if the two ends share a ring, with the positions up to which it is written and read,
+    /// each with the number of elements before it. Bytes in the ring count as arrived at the
+    /// reader.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -69,14 +70,14 @@ impl Link<Writer> {
         self.half.free(ring);
     }
 
-    /// Limits the bytes that the ring holds to those before `position`; a journal holds the rest.
-    /// Bytes beyond it are not handed out.
+    /// Declares that the ring contains only the bytes before `position`; a journal contains the
+    /// rest. Bytes beyond `position` are not handed out.
     pub fn set_at_hand(&mut self, position: u64) {
         self.half.at_hand = position;
     }
 
-    /// Sets whether the program is waiting for room in its buffer; acknowledgements are then not
-    /// delayed.
+    /// Sets whether the program is waiting for room in its buffer, in which case acknowledgements
+    /// are not delayed.
     pub fn set_short_of_room(&mut self, is_short: bool) {
         let half = &mut self.half;
         if is_short && !half.is_short_of_room && half.handed > half.arrived {
@@ -97,13 +98,13 @@ impl Link<Writer> {
         self.half.place(until) >= position
     }
 
-    /// The position up to which everything has reached `until`.
+    /// Returns the position up to which everything has reached `until`.
     pub fn position(&self, until: Until) -> u64 {
         self.half.place(until)
     }
 
-    /// The first position that the ring keeps; earlier bytes may be overwritten. It is between two
-    /// elements.
+    /// Returns the first position that must remain in the ring; earlier bytes may be overwritten.
+    /// It is between two elements.
     pub fn freed(&self) -> u64 {
         self.half.kept.boundary()
     }
@@ -112,27 +113,28 @@ impl Link<Writer> {
         self.half.kept.elements()
     }
 
-    /// The position up to which the program has written, as last reported.
+    /// Returns the position up to which the program has written, as last reported.
     pub fn written(&self) -> u64 {
         self.half.written
     }
 
-    /// The position up to which bytes were handed out for sending.
+    /// Returns the position up to which bytes were handed out for sending.
     pub fn handed(&self) -> u64 {
         self.half.handed
     }
 
-    /// The position up to which the reader's credit allows sending, in bytes.
+    /// Returns the position up to which the reader's credit allows sending, in bytes.
     pub fn credit(&self) -> u64 {
         self.half.credit()
     }
 
-    /// Size in bytes of the longest element, including its length, that fits into both buffers.
+    /// Returns the size in bytes of the longest element, including its length, that fits into both
+    /// buffers.
     pub fn element_bytes_max(&self) -> u64 {
         self.session.options.bytes_max.min(self.half.peer_bytes)
     }
 
-    /// Closes the writer: nothing more is written, but what was written is still sent.
+    /// Closes the writer: nothing more can be written, but everything written is still sent.
     pub fn close(&mut self) {
         let written = self.half.written;
         self.half.end.get_or_insert(written);
@@ -140,7 +142,7 @@ impl Link<Writer> {
 
     /// Aborts the writer: nothing more is sent, and the reader receives the first 1024 bytes of
     /// `reason`. If the two ends are connected, wait until [`is_closed`] returns true or the
-    /// connection is gone, so that [`left`](Self::left) is exact.
+    /// connection is gone; only then is [`left`](Self::left) exact.
     ///
     /// [`is_closed`]: Self::is_closed
     pub fn abort(&mut self, reason: &str) {
@@ -153,13 +155,13 @@ impl Link<Writer> {
         }
     }
 
-    /// Returns true if the reader has acknowledged everything up to the end, or up to where the
-    /// writer was aborted.
+    /// Returns true if the reader has acknowledged everything up to the end, or up to the position
+    /// at which the writer was aborted.
     pub fn has_end(&self) -> bool {
         self.half.has_end
     }
 
-    /// Returns true if `has_end` does, or if the stream is over for another reason.
+    /// Returns true if `has_end` returns true, or if the stream has ended for another reason.
     pub fn is_closed(&self) -> bool {
         self.half.has_end || self.is_over()
     }
@@ -169,11 +171,11 @@ impl Link<Writer> {
     }
 }
 
-/// For a writer with several readers, of which this link serves one; positions are those of the
-/// common ring.
+/// For a writer with several readers, of which this link serves one. Positions refer to the common
+/// ring.
 impl Link<Writer> {
-    /// Called when the program has written up to `position` of the ring. `elements` counts from the
-    /// place where this reader began.
+    /// Called when the program has written up to `position` of the ring. `elements` is counted from
+    /// the position at which this reader began.
     pub fn handle_ring_written(&mut self, position: u64, elements: u64) {
         let Drops { shift, lost, .. } = self.half.drops;
         self.handle_written(
@@ -182,8 +184,8 @@ impl Link<Writer> {
         );
     }
 
-    /// The first position that the ring keeps for this reader, as [`freed`](Self::freed), and the
-    /// number of elements before it, in terms of the ring.
+    /// Returns the first position that must remain in the ring for this reader, like
+    /// [`freed`](Self::freed), and the number of elements before it. Both refer to the ring.
     pub fn ring_freed(&self) -> (u64, u64) {
         let Drops { shift, lost, .. } = self.half.drops;
         let (position, elements) = (self.freed(), self.freed_elements());
@@ -193,22 +195,22 @@ impl Link<Writer> {
         )
     }
 
-    /// Number of elements up to which the program has written, as last reported to
+    /// Returns the number of elements that the program has written, as last reported to
     /// [`handle_ring_written`](Self::handle_ring_written).
     pub fn ring_written_elements(&self) -> u64 {
         let elements = self.half.written_elements;
         elements.saturating_add(self.half.drops.lost)
     }
 
-    /// Bytes by which the ring's positions are ahead of the reader's, from [`freed`](Self::freed)
-    /// on.
+    /// Returns the number of bytes by which the ring's positions are ahead of the reader's
+    /// positions, from [`freed`](Self::freed) on.
     pub fn ring_shift(&self) -> u64 {
         self.half.drops.shift
     }
 
-    /// Called when the ring drops everything before this place between two elements. Elements that
-    /// were not sent are lost to the reader and reported to it. Nothing is dropped once the writer
-    /// is closed.
+    /// Called when the ring drops everything before this position, which is between two elements.
+    /// Elements that were not sent are lost to the reader and are reported to it. Nothing is
+    /// dropped once the writer is closed.
     pub fn drop_before(&mut self, position: u64, elements: u64, ring: &dyn RingBytes) {
         let Drops {
             shift, lost, may, ..
@@ -222,8 +224,8 @@ impl Link<Writer> {
         }
     }
 
-    /// The end of the last whole element that was handed out, and the number of elements up to
-    /// there, as a place in the ring.
+    /// Returns the end of the last whole element that was handed out, as a position in the ring,
+    /// and the number of elements before it.
     pub fn ring_handed(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
         let (position, elements) = self.half.handed_place(ring);
         let Drops { shift, lost, .. } = self.half.drops;
@@ -233,7 +235,7 @@ impl Link<Writer> {
         )
     }
 
-    /// Number of elements that were dropped and that the reader does not have.
+    /// Returns the number of dropped elements that the reader does not have.
     pub fn lost(&self) -> u64 {
         self.half.drops.lost
     }

@@ -1,10 +1,11 @@
-//! A ring with several readers, each at its own place. The part that all have passed is free.
+//! A ring with several readers, each at its own place. The part that all readers have passed is
+//! free.
 //!
 //! ```text
 //!        freed = the slowest      another        written
 //!                  v                v               v
 //!  - - ------------+----------------+---------------+-----------+- - -
-//!     given back   |                                |   room    |
+//!     released     |                                |   room    |
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use crate::waits::Waits;
 
 /// The reading side of a ring for any number of [cursors](ElementCursor).
 ///
-/// The ring keeps its contents while there is no cursor. Clones refer to the same end.
+/// While there is no cursor, no part of the ring is freed. Clones refer to the same end.
 #[derive(Clone)]
 pub struct ElementCursors(Arc<Shared>);
 
@@ -34,7 +35,7 @@ unsafe impl Sync for Shared {}
 /// The places of the cursors.
 struct Table {
     places: BTreeMap<u64, RingStart>,
-    /// Place up to which bytes were released to the producer; never beyond a cursor.
+    /// Place up to which bytes were released to the producer. It is never beyond a cursor.
     freed: RingStart,
     last: u64,
     waits: Waits,
@@ -42,18 +43,20 @@ struct Table {
 
 /// One reader of a ring with several readers.
 ///
-/// The producer cannot overwrite what the cursor has not passed. The cursor has no access to what
-/// it has passed. Dropping the cursor removes it, and it no longer holds back the producer.
+/// The producer cannot overwrite bytes that the cursor has not passed. The cursor has no access to
+/// bytes that it has passed. Dropping the cursor removes it, so that it no longer blocks the
+/// producer.
 pub struct ElementCursor {
     ring: Arc<Shared>,
     number: u64,
     place: RingStart,
-    /// The producer's position at the last check; the actual one may be ahead.
+    /// The producer's position at the last check; the actual position may be ahead.
     written_seen: RingStart,
 }
 
 impl ElementMemory {
-    /// Returns the reading side for several readers; use it instead of [`consumer`](Self::consumer).
+    /// Returns the reading side for several readers; use it instead of
+    /// [`consumer`](Self::consumer).
     pub fn cursors(self) -> ElementCursors {
         let table = Table {
             places: BTreeMap::new(),
@@ -73,7 +76,7 @@ impl ElementCursors {
         self.0.memory.shape
     }
 
-    /// Place of the oldest byte that the ring keeps.
+    /// Returns the place of the oldest byte that has not been freed.
     pub fn freed(&self) -> RingStart {
         let freed = self.0.table().freed;
         RingStart {
@@ -90,8 +93,8 @@ impl ElementCursors {
         self.len() == 0
     }
 
-    /// Adds a cursor at the oldest byte that the ring keeps. Also returns the number of cursors
-    /// before it.
+    /// Adds a cursor at the oldest byte that has not been freed. Also returns the previous number
+    /// of cursors.
     pub fn join(&self) -> (ElementCursor, usize) {
         let mut table = self.0.table();
         let others = table.places.len();
@@ -111,11 +114,11 @@ impl ElementCursors {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A thread that panicked here had not yet changed anything.
+        // A thread that panicked while it held this lock had not changed anything yet.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases what all cursors have passed.
+    /// Releases the bytes that all cursors have passed.
     fn free(&self, table: &mut Table) {
         let places = table.places.values().copied();
         let Some(slowest) = places.min_by_key(|place| place.position) else {
@@ -129,14 +132,14 @@ impl Shared {
         if self.memory.shape.counts() {
             place.elements.store(slowest.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: bytes are used before
-        // they are released. The lock orders what other cursors have used before this store.
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: bytes are used
+        // before they are released. The lock orders what other cursors have used before this store.
         place.position.store(slowest.position, Ordering::Release);
     }
 }
 
 impl ElementCursor {
-    /// Place of this cursor: it has passed everything before.
+    /// Returns the place of this cursor, which has passed everything before it.
     pub fn place(&self) -> RingStart {
         RingStart {
             elements: elements(self.ring.memory.shape, self.place),
@@ -150,15 +153,15 @@ impl ElementCursor {
         Ok(self.written_seen.position)
     }
 
-    /// Returns the number of elements the producer has published since the beginning.
+    /// Returns the number of elements that the producer has published since the beginning.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.check()?;
         Ok(elements(self.ring.memory.shape, self.written_seen))
     }
 
-    /// Returns the two pieces of `len` bytes from `position` on. The second is empty if the bytes
-    /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
-    /// known to be available: call [`written`](Self::written) first.
+    /// Returns the two pieces of `len` bytes from `position` on. The second piece is empty if the
+    /// bytes are contiguous, as they always are in mirrored memory. Returns `None` if not all of
+    /// them are known to be available: call [`written`](Self::written) first.
     #[cfg(not(loom))]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let at = self.index(position, len)?;
@@ -178,7 +181,7 @@ impl ElementCursor {
         true
     }
 
-    /// Passes everything before `position`, which is a boundary between two elements with
+    /// Passes everything before `position`, which must be a boundary between two elements with
     /// `elements` elements before it. Does nothing if that part is not available or was already
     /// passed.
     pub fn pass(&mut self, position: u64, elements: u64) {
@@ -193,7 +196,7 @@ impl ElementCursor {
 
     /// Announces that this cursor is about to wait. From then on the producer's next
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if there are
-    /// bytes behind `position` already.
+    /// already bytes after `position`.
     pub fn wait_behind(&mut self, position: u64) -> Result<bool, Corrupt> {
         let mut table = self.ring.table();
         table.waits.say(&self.ring.memory.header().consumer_waits.0);
@@ -201,13 +204,13 @@ impl ElementCursor {
         Ok(self.written()? <= position)
     }
 
-    /// Returns the index of bytes that are known to be available.
+    /// Returns the index of the bytes in the ring, if they are known to be available.
     fn index(&self, position: u64, len: usize) -> Option<usize> {
         let end = position.checked_add(len as u64)?;
         if position < self.place.position || end > self.written_seen.position {
             return None;
         }
-        // Below the ring's size, which is a usize.
+        // Fits, because it is below the ring's size, which is a usize.
         Some((position % self.ring.memory.bytes.len() as u64) as usize)
     }
 
@@ -219,7 +222,7 @@ impl ElementCursor {
             // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
             // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
-            // As with the bytes below: this cursor holds its place.
+            // As for the bytes below: the producer cannot overwrite this cursor's place.
             let most = self.place.elements.saturating_add(shape.capacity());
             if !(self.written_seen.elements..=most).contains(&elements) {
                 return Err(Corrupt);
@@ -229,7 +232,8 @@ impl ElementCursor {
         // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
         // position have been written.
         let position = place.position.load(Ordering::Acquire);
-        // This cursor holds its place, so no more than the ring's capacity can follow it.
+        // The producer cannot overwrite this cursor's place, so at most the ring's capacity can
+        // follow it.
         let most = self.place.position.saturating_add(shape.bytes_max() as u64);
         if !(self.written_seen.position..=most).contains(&position) {
             return Err(Corrupt);

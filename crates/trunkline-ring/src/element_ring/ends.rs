@@ -1,4 +1,4 @@
-//! The two ends of a ring, and how they use its bytes and positions.
+//! The two ends of a ring, and their use of its bytes and positions.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -9,18 +9,19 @@ use crate::byte_ring::Corrupt;
 use crate::sync::Ordering;
 use crate::waits::Waits;
 
-/// The writer of a ring: the writing program of a stream, or the receiver that serves the
-/// reading program.
+/// The writing end of a ring. It belongs to the writing program of a stream, or to the receiver
+/// that serves the reading program.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
 pub struct ElementProducer {
     memory: ElementMemory,
-    /// Own position. The copy in the header is for the other end only.
+    /// This end's position. The copy in the header is only for the other end.
     written: RingStart,
     /// Index of `written` in the ring.
     index: usize,
-    /// The consumer's position at the last check that accepted it; the actual one may be ahead.
+    /// The consumer's position at the last check that accepted it; the actual position may be
+    /// ahead.
     read_seen: RingStart,
     waits: Waits,
 }
@@ -41,20 +42,20 @@ impl ElementProducer {
         self.memory.shape
     }
 
-    /// Position up to which bytes were published.
+    /// Returns the position up to which bytes were published.
     #[inline]
     pub fn written(&self) -> u64 {
         self.written.position
     }
 
-    /// Number of elements published since the beginning.
+    /// Returns the number of elements published since the beginning.
     #[inline]
     pub fn written_elements(&self) -> u64 {
         elements(self.memory.shape, self.written)
     }
 
-    /// Appends and publishes `bytes`, in which `elements` elements end. Writes either all of it or,
-    /// if it does not fit now, nothing.
+    /// Appends and publishes `bytes`, in which `elements` elements end. Writes either all bytes or,
+    /// if they do not fit now, none.
     #[inline(always)]
     pub fn push(&mut self, bytes: &[u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has_room(bytes.len() as u64, elements)? {
@@ -67,8 +68,8 @@ impl ElementProducer {
         Ok(true)
     }
 
-    /// Returns true if `bytes` with `elements` elements fit now. The consumer can only make more
-    /// room.
+    /// Returns true if `bytes` with `elements` elements fit now. A result of true remains valid,
+    /// because the consumer can only free more room.
     #[inline(always)]
     pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows_room(bytes, elements) {
@@ -78,8 +79,8 @@ impl ElementProducer {
         Ok(self.knows_room(bytes, elements))
     }
 
-    /// Returns the number of bytes and elements that fit now. For elements of one size the second
-    /// number follows from the first.
+    /// Returns the number of bytes and elements that fit now. For elements of one size, the second
+    /// number is derived from the first.
     pub fn room(&mut self) -> Result<(u64, u64), Corrupt> {
         self.check()?;
         let bytes = self.room_bytes();
@@ -90,11 +91,12 @@ impl ElementProducer {
         Ok((bytes, elements))
     }
 
-    /// Returns the two pieces of the free memory from `position` on, of `len` bytes together. The
-    /// second is empty if the bytes are contiguous, as they always are in mirrored memory. Returns
-    /// `None` if not all of it is known to be free: call [`has_room`](Self::has_room) first.
+    /// Returns the two pieces of the free memory from `position` on, with a total of `len` bytes.
+    /// The second piece is empty if the bytes are contiguous, as they always are in mirrored
+    /// memory. Returns `None` if not all of it is known to be free: call
+    /// [`has_room`](Self::has_room) first.
     ///
-    /// [`commit`](Self::commit) publishes what is written there.
+    /// [`commit`](Self::commit) publishes the bytes written there.
     #[cfg(not(loom))]
     pub fn free_at(&mut self, position: u64, len: usize) -> Option<[&mut [u8]; 2]> {
         let ahead = self.ahead(position, len)?;
@@ -120,7 +122,7 @@ impl ElementProducer {
     /// place.
     ///
     /// # Panics
-    /// There is no room for that much: a mistake in the program, since it could not have been
+    /// There is not enough room. This is a programming error, because the bytes could not have been
     /// written.
     #[inline]
     pub fn commit(&mut self, bytes: u64, elements: u64) {
@@ -128,12 +130,12 @@ impl ElementProducer {
             self.knows_room(bytes, elements),
             "{bytes} bytes with {elements} elements are given away where there is no room for them"
         );
-        // At most the ring's capacity, which is a usize.
+        // Fits, because it is at most the ring's capacity, which is a usize.
         self.give(bytes as usize, elements);
     }
 
     /// Returns true if the consumer waits for the bytes just published and must be woken. Call it
-    /// after publishing. It costs a full fence, so one call for many elements is better than one
+    /// after publishing. It costs a full fence, so one call for many elements is better than a call
     /// for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
@@ -141,8 +143,8 @@ impl ElementProducer {
             .is_other_waiting(&self.memory.header().consumer_waits.0)
     }
 
-    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
-    /// element does. A consumer that begins to wait at this very moment may be missed, so the
+    /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
+    /// writing an element. It may miss a consumer that begins to wait at the same moment, so the
     /// consumer must check again some time after it announced that it waits.
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
@@ -151,7 +153,7 @@ impl ElementProducer {
 
     /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
     /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
-    /// returns true. Returns false if they fit after all: then the producer must not sleep.
+    /// returns true. Returns false if they fit after all; the producer must not sleep then.
     pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(!self.has_room(bytes, elements)?)
@@ -163,7 +165,7 @@ impl ElementProducer {
         Ok(self.read_seen.position)
     }
 
-    /// Returns the number of elements the consumer has released since the beginning.
+    /// Returns the number of elements that the consumer has released since the beginning.
     pub fn read_elements(&mut self) -> Result<u64, Corrupt> {
         self.check()?;
         Ok(elements(self.memory.shape, self.read_seen))
@@ -173,7 +175,7 @@ impl ElementProducer {
     fn ahead(&self, position: u64, len: usize) -> Option<usize> {
         let ahead = position.checked_sub(self.written.position)?;
         let end = ahead.checked_add(len as u64)?;
-        // At most the ring's capacity, which is a usize.
+        // Fits, because it is at most the ring's capacity, which is a usize.
         (end <= self.room_bytes()).then_some(ahead as usize)
     }
 
@@ -183,7 +185,7 @@ impl ElementProducer {
         self.memory.shape.bytes_max() as u64 - used
     }
 
-    /// Number of elements in the ring; meaningful only if elements are counted.
+    /// Returns the number of elements in the ring; meaningful only if elements are counted.
     #[inline]
     fn counted(&self) -> u64 {
         self.written.elements - self.read_seen.elements
@@ -201,8 +203,8 @@ impl ElementProducer {
         self.written.position += bytes as u64;
         self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
-        // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the bytes are written
-        // before the position.
+        // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the bytes are
+        // written before the position.
         place
             .position
             .store(self.written.position, Ordering::Release);
@@ -223,7 +225,8 @@ impl ElementProducer {
         // SYNC POINT, pairs with the release store in `ElementConsumer::take`: the consumer no
         // longer accesses anything before the position.
         let position = place.position.load(Ordering::Acquire);
-        // A consumer cannot release bytes it never received, nor take back bytes it released.
+        // A consumer cannot release bytes that it never received, or take back bytes that it has
+        // released.
         if !(self.read_seen.position..=self.written.position).contains(&position) {
             return Err(Corrupt);
         }
@@ -248,18 +251,19 @@ impl std::fmt::Debug for ElementProducer {
     }
 }
 
-/// The reader of a ring: the reading program of a stream, or the sender that serves the
-/// writing program.
+/// The reading end of a ring. It belongs to the reading program of a stream, or to the sender that
+/// serves the writing program.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
 pub struct ElementConsumer {
     memory: ElementMemory,
-    /// Own position. The copy in the header is for the other end only.
+    /// This end's position. The copy in the header is only for the other end.
     read: RingStart,
     /// Index of `read` in the ring.
     index: usize,
-    /// The producer's position at the last check that accepted it; the actual one may be ahead.
+    /// The producer's position at the last check that accepted it; the actual position may be
+    /// ahead.
     written_seen: RingStart,
     waits: Waits,
 }
@@ -280,20 +284,20 @@ impl ElementConsumer {
         self.memory.shape
     }
 
-    /// Position before which everything was released.
+    /// Returns the position before which everything was released.
     #[inline]
     pub fn read(&self) -> u64 {
         self.read.position
     }
 
-    /// Number of elements released since the beginning.
+    /// Returns the number of elements released since the beginning.
     #[inline]
     pub fn read_elements(&self) -> u64 {
         elements(self.memory.shape, self.read)
     }
 
     /// Copies out and releases the next `bytes.len()` bytes, in which `elements` elements end.
-    /// Takes either all of them or, if they have not all arrived, none.
+    /// Takes either all bytes or, if not all of them have arrived, none.
     #[inline(always)]
     pub fn pull(&mut self, bytes: &mut [u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has(bytes.len() as u64, elements)? {
@@ -306,8 +310,8 @@ impl ElementConsumer {
         Ok(true)
     }
 
-    /// Returns true if `bytes` with `elements` elements are available. The producer can only add to
-    /// them.
+    /// Returns true if `bytes` with `elements` elements are available. A result of true remains
+    /// valid, because the producer can only add more.
     #[inline(always)]
     pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows(bytes, elements) {
@@ -317,12 +321,12 @@ impl ElementConsumer {
         Ok(self.knows(bytes, elements))
     }
 
-    /// Returns the bytes and whole elements that are available now.
+    /// Returns the number of bytes and of whole elements that are available now.
     pub fn available(&mut self) -> Result<(u64, u64), Corrupt> {
         self.check()?;
         let bytes = self.known_bytes();
         let elements = match self.memory.shape.element_bytes() {
-            // An element does not count once the sender has released a part of it.
+            // An element is not counted once the sender has released a part of it.
             Some(size) => {
                 let (size, read) = (size as u64, self.read.position);
                 (self.written_seen.position / size).saturating_sub(read.div_ceil(size))
@@ -332,9 +336,9 @@ impl ElementConsumer {
         Ok((bytes, elements))
     }
 
-    /// Returns the two pieces of `len` bytes from `position` on. The second is empty if the bytes
-    /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
-    /// known to be available: call [`has`](Self::has) first.
+    /// Returns the two pieces of `len` bytes from `position` on. The second piece is empty if the
+    /// bytes are contiguous, as they always are in mirrored memory. Returns `None` if not all of
+    /// them are known to be available: call [`has`](Self::has) first.
     #[cfg(not(loom))]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let ahead = self.ahead(position, len)?;
@@ -359,28 +363,28 @@ impl ElementConsumer {
     /// Releases the next `bytes`, in which `elements` elements end, after their use in place.
     ///
     /// # Panics
-    /// Fewer bytes or elements are available, which is a mistake in the program.
+    /// Fewer bytes or elements are available, which is a programming error.
     #[inline]
     pub fn release(&mut self, bytes: u64, elements: u64) {
         assert!(
             self.knows(bytes, elements),
             "{bytes} bytes with {elements} elements are given back where there are fewer"
         );
-        // At most the ring's capacity, which is a usize.
+        // Fits, because it is at most the ring's capacity, which is a usize.
         self.take(bytes as usize, elements);
     }
 
     /// Returns true if the producer waits for the bytes just released and must be woken. Call it
-    /// after releasing. It costs a full fence, so one call for many releases is better than one for
-    /// each.
+    /// after releasing. It costs a full fence, so one call for many releases is better than a call
+    /// for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         self.waits
             .is_other_waiting(&self.memory.header().producer_waits.0)
     }
 
-    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than reading an
-    /// element does. A producer that begins to wait at this very moment may be missed, so the
+    /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
+    /// reading an element. It may miss a producer that begins to wait at the same moment, so the
     /// producer must check again some time after it announced that it waits.
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
@@ -390,7 +394,7 @@ impl ElementConsumer {
     /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
     /// not available. From then on the producer's next
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
-    /// arrived: then the consumer must not sleep.
+    /// arrived; the consumer must not sleep then.
     pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(!self.has(bytes, elements)?)
@@ -402,7 +406,7 @@ impl ElementConsumer {
         Ok(self.written_seen.position)
     }
 
-    /// Returns the number of elements the producer has published since the beginning.
+    /// Returns the number of elements that the producer has published since the beginning.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.check()?;
         Ok(elements(self.memory.shape, self.written_seen))
@@ -412,7 +416,7 @@ impl ElementConsumer {
     fn ahead(&self, position: u64, len: usize) -> Option<usize> {
         let ahead = position.checked_sub(self.read.position)?;
         let end = ahead.checked_add(len as u64)?;
-        // At most the ring's capacity, which is a usize.
+        // Fits, because it is at most the ring's capacity, which is a usize.
         (end <= self.known_bytes()).then_some(ahead as usize)
     }
 
@@ -460,7 +464,8 @@ impl ElementConsumer {
         // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
         // position have been written.
         let position = place.position.load(Ordering::Acquire);
-        // A producer cannot have more in the ring than fits, nor take back bytes it published.
+        // A producer cannot have more bytes in the ring than its capacity, or take back bytes that
+        // it has published.
         let most = self.read.position.saturating_add(shape.bytes_max() as u64);
         if !(self.written_seen.position..=most).contains(&position) {
             return Err(Corrupt);
@@ -492,8 +497,8 @@ pub(super) fn elements(shape: RingShape, place: RingStart) -> u64 {
 pub(super) struct Bytes {
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
-    /// Length of the memory: `len`, or twice that if it is mapped twice in a row and the byte at `i`
-    /// is also at `len + i`.
+    /// Length of the memory: `len`, or twice that if it is mapped twice in succession, so that the
+    /// byte at `i` is also at `len + i`.
     pub(super) mapped: usize,
 }
 
@@ -574,7 +579,7 @@ impl Bytes {
         }
     }
 
-    /// Returns the two pieces of a range. The second is empty if the range is contiguous.
+    /// Returns the two pieces of a range. The second piece is empty if the range is contiguous.
     ///
     /// # Safety
     /// As [`read`](Self::read), for as long as the slices live.
@@ -589,7 +594,7 @@ impl Bytes {
         }
     }
 
-    /// Returns the two pieces of a range for writing. The second is empty if the range is
+    /// Returns the two pieces of a range for writing. The second piece is empty if the range is
     /// contiguous.
     ///
     /// # Safety
@@ -637,7 +642,7 @@ impl Bytes {
 }
 
 impl Bytes {
-    /// Returns the index `steps` behind `index`; `steps` is at most the ring's size.
+    /// Returns the index that is `steps` after `index`; `steps` is at most the ring's size.
     #[inline]
     fn index_after(&self, index: usize, steps: usize) -> usize {
         let sum = index + steps;

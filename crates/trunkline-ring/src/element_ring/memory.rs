@@ -10,19 +10,20 @@ use super::shape::{RingShape, RingStart};
 use crate::padded::Padded;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The shared header of an element ring. All zero is an empty ring that begins at 0.
+/// The shared header of an element ring. A header of zeros is an empty ring that begins at 0.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ElementHeader {
     pub(super) written: Padded<Place>,
     pub(super) read: Padded<Place>,
-    /// Number of times the consumer, and below the producer, has announced that it waits.
+    /// Number of times that the consumer has announced that it waits, followed by the same number
+    /// for the producer.
     pub(super) consumer_waits: Padded<AtomicU64>,
     pub(super) producer_waits: Padded<AtomicU64>,
 }
 
-/// The progress of an end. Each of the two numbers only grows and is a bound by itself: nothing
-/// needs both from the same instant.
+/// The progress of an end. Each of the two numbers only grows, and each can be used by itself: no
+/// code needs values of both at the same instant.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Place {
@@ -52,11 +53,11 @@ type Owner = Arc<Plain>;
 
 impl ElementMemory {
     /// Uses memory that the caller provides, such as a mapping that two programs share.
-    /// `ring_bytes` is the number of bytes at `bytes`, at least the shape's. If the memory
-    /// `is_mirrored`, the same bytes follow once more.
+    /// `ring_bytes` is the number of bytes at `bytes`, at least the number that the shape requires.
+    /// If the memory `is_mirrored`, the same bytes follow a second time.
     ///
     /// # Panics
-    /// `ring_bytes` is less than the shape's.
+    /// `ring_bytes` is less than the number that the shape requires.
     ///
     /// # Safety
     /// `header`, and `ring_bytes` at `bytes` (twice that when mirrored), are initialised, valid for
@@ -92,14 +93,14 @@ impl ElementMemory {
         }
     }
 
-    /// Makes this end count from `start` on. The memory must begin there too.
+    /// Makes this end count from `start` on. The memory must begin there as well.
     pub fn starting_at(mut self, start: RingStart) -> Self {
         self.start = start;
         self
     }
 
-    /// Sets the memory's beginning to the start of this end. The creator calls it before anything
-    /// else has the memory. A ring that begins at 0 does not need it.
+    /// Sets the memory's beginning to the start of this end. The creator calls this before any
+    /// other code has access to the memory. A ring that begins at 0 does not need it.
     pub fn initialise(&self) {
         for place in [&self.header().written, &self.header().read] {
             place.elements.store(self.start.elements, Ordering::Relaxed);
@@ -128,7 +129,7 @@ impl ElementMemory {
     }
 
     pub(super) fn first_index(&self) -> usize {
-        // Below the ring's size, which is a usize.
+        // Fits, because it is below the ring's size, which is a usize.
         (self.start.position % self.bytes.len() as u64) as usize
     }
 }
@@ -182,7 +183,7 @@ unsafe impl Sync for Plain {}
 #[cfg(not(loom))]
 impl Plain {
     fn new(len: usize) -> Self {
-        // Writing each line, instead of allocating zeroed memory, touches every page.
+        // Writes each line, instead of allocating zeroed memory, in order to touch every page.
         let lines = (0..len.div_ceil(64)).map(|_| Line(std::cell::UnsafeCell::new([0; 64])));
         Self {
             header: ElementHeader::default(),

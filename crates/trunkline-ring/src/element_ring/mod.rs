@@ -1,10 +1,11 @@
-//! The buffer of a stream: elements in order from one end to the other, used in place.
+//! The buffer of a stream. It carries elements in order from one end to the other, and they are
+//! used in place.
 //!
 //! ```text
 //!               read                    written
 //!                 v                        v
 //!  - - -----------+------------------------+------------------------+- - -
-//!   given back    |  the consumer's        |  the producer's: room  |
+//!   released      |  the consumer's        |  the producer's: room  |
 //!  - - -----------+------------------------+------------------------+- - -
 //!                 |<- at most bytes_max, and at most capacity elements ->|
 //! ```
@@ -14,11 +15,11 @@
 //! counted separately, so the ring has two bounds, bytes and elements.
 //!
 //! The ring in memory may be larger than the shape allows, because a mapping consists of whole
-//! pages. In *mirrored* memory, which is mapped twice in a row, every run of bytes is contiguous.
-//! In other memory a run that wraps around the end consists of two pieces.
+//! pages. In *mirrored* memory, which is mapped twice in succession, every sequence of bytes is
+//! contiguous. In other memory, a sequence that wraps around the end consists of two pieces.
 //!
-//! An end keeps its own position, and a copy of the other's that it renews only when the ring looks
-//! full, or empty. It accepts the other end's position only if that can be valid.
+//! Each end has its own position and a copy of the other end's position, which it renews only when
+//! the ring looks full or empty. It accepts the other end's position only if it is plausible.
 
 mod cursors;
 mod ends;

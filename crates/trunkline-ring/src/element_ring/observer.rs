@@ -6,8 +6,8 @@ use crate::byte_ring::Corrupt;
 use crate::padded::Padded;
 use crate::sync::Ordering;
 
-/// Observes the positions of both ends of a ring without changing anything. It serves a program
-/// whose ring is used by its own threads and by another program.
+/// Observes the positions of both ends of a ring without changing anything. It is for a program
+/// whose ring is shared by its own threads and another program.
 pub struct ElementObserver {
     memory: ElementMemory,
     written: RingStart,
@@ -27,11 +27,11 @@ impl ElementObserver {
         self.memory.shape
     }
 
-    /// Returns the places of producer and consumer: how far the one has published and the other has
-    /// released. The consumer's is loaded first, so it is never ahead.
+    /// Returns the place up to which the producer has published, and the place up to which the
+    /// consumer has released. The consumer's place is loaded first, so it is never ahead.
     ///
     /// # Errors
-    /// [`Corrupt`]: a position went back, or cannot be valid.
+    /// [`Corrupt`]: a position moved backwards, or is not plausible.
     pub fn positions(&mut self) -> Result<(RingStart, RingStart), Corrupt> {
         let shape = self.memory.shape;
         let header = self.memory.header();
@@ -47,8 +47,8 @@ impl ElementObserver {
         };
         let read = see(&header.read);
         let written = see(&header.written);
-        // Loaded again, because the consumer may have advanced: the producer has seen no more of
-        // its progress than this.
+        // Loaded again, because the consumer may have advanced. The producer cannot have seen more
+        // of its progress than this.
         let room_from = see(&header.read);
         let is_forward = |old: RingStart, new: RingStart| {
             old.position <= new.position && old.elements <= new.elements

@@ -3,15 +3,15 @@
 /// The element size and the capacity of a ring. The memory may be larger, never smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingShape {
-    /// Size of an element in bytes; 0 if elements vary.
+    /// Size of an element in bytes; 0 if the size varies.
     element_bytes: usize,
     capacity: u64,
     bytes_max: usize,
 }
 
 impl RingShape {
-    /// A ring of `capacity` elements of `element_bytes` each. Returns `None` if either is 0 or the
-    /// address space is too small.
+    /// Creates the shape of a ring of `capacity` elements of `element_bytes` bytes each. Returns
+    /// `None` if either is 0 or the address space is too small.
     pub const fn fixed(element_bytes: usize, capacity: usize) -> Option<Self> {
         let Some(bytes_max) = element_bytes.checked_mul(capacity) else {
             return None;
@@ -26,8 +26,8 @@ impl RingShape {
         })
     }
 
-    /// A ring of at most `capacity` elements with at most `bytes_max` bytes in total. Returns
-    /// `None` if either is 0 or the address space is too small.
+    /// Creates the shape of a ring of at most `capacity` elements with at most `bytes_max` bytes in
+    /// total. Returns `None` if either is 0 or the address space is too small.
     pub const fn variable(bytes_max: usize, capacity: usize) -> Option<Self> {
         if capacity == 0 || bytes_max == 0 || bytes_max > isize::MAX as usize / 2 {
             return None;
@@ -39,7 +39,7 @@ impl RingShape {
         })
     }
 
-    /// Size of an element in bytes; `None` if elements vary.
+    /// Returns the size of an element in bytes; `None` if the size varies.
     #[inline]
     pub const fn element_bytes(self) -> Option<usize> {
         match self.element_bytes {
@@ -58,8 +58,8 @@ impl RingShape {
         self.bytes_max
     }
 
-    /// Returns true if elements must be counted because their number does not follow from the
-    /// bytes.
+    /// Returns true if elements must be counted, because their number cannot be derived from the
+    /// number of bytes.
     #[inline]
     pub(super) const fn counts(self) -> bool {
         self.element_bytes == 0
@@ -71,6 +71,6 @@ impl RingShape {
 pub struct RingStart {
     /// The position of its first byte.
     pub position: u64,
-    /// Number of elements before it. Used only if elements vary.
+    /// Number of elements before it. Used only if the size of elements varies.
     pub elements: u64,
 }

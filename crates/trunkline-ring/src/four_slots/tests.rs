@@ -1,4 +1,4 @@
-//! Writers that stop in the middle of a write, one claim at a time.
+//! Tests of writers that stop in the middle of a write, one claim at a time.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn newest_claim_wins_in_any_order_of_completion() {
 #[test]
 fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
     let cell = FourSlots::new(2);
-    // From each slot the value may be in.
+    // Starts with the value in each possible slot.
     for round in 0..8 {
         let before = cell.write_parts(&[round; 2], &[]).unwrap();
         let stopped = [(); 3].map(|()| cell.claim().unwrap());
@@ -88,7 +88,7 @@ fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
     assert_eq!((read(&cell), cell.count()), ((0, [0; 2]), 0));
     assert_eq!(cell.write_parts(&[9; 2], &[]), Err(CellBusy));
     for claim in stopped {
-        // The writer gets this far before it stops again.
+        // The writer gets to this point before it stops again.
         cell.stamps[claim.slot()].store(claim.0 | BUSY, Ordering::Relaxed);
         assert_eq!(read(&cell), (0, [0; 2]));
     }

@@ -1,4 +1,4 @@
-//! Behaviour of a reader that writers overtake.
+//! Tests of a reader that is overtaken by writers.
 
 use std::cell::Cell;
 

@@ -4,7 +4,7 @@
 //!   | bytes of the ring, page-aligned | header | unused, up to a whole page
 //! ```
 //!
-//! The bytes come first, so that they begin at a huge page if there are any.
+//! The bytes come first, so that they begin at a huge page if huge pages are used.
 
 use std::io;
 use std::mem::size_of;
@@ -25,7 +25,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Identifies the layout and its version. A file with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLREG\0\0\x01");
 
-/// The header behind the bytes. All zero is an empty ring.
+/// The header after the bytes. A header of zeros is an empty ring.
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
@@ -53,12 +53,13 @@ impl LossMemory for RegionMemory {
 }
 
 impl RegionMemory {
-    /// Allocates memory for `capacity` elements of `element_bytes` each, which together must be
-    /// whole blocks of 4096 bytes. All pages exist when this returns.
+    /// Allocates memory for `capacity` elements of `element_bytes` bytes each. The total must be a
+    /// multiple of 4096 bytes. All pages exist when this returns.
     ///
     /// # Errors
-    /// `InvalidInput`: the size is not whole blocks; the message names sizes that are. Anything
-    /// else: the system provides no memory, no pages of the required kind, or no descriptor.
+    /// `InvalidInput`: the size is not a multiple of 4096 bytes; the message contains suitable
+    /// sizes. Any other error: the system provides no memory, no pages of the required kind, or no
+    /// descriptor.
     pub fn create(
         element_bytes: usize,
         capacity: usize,
@@ -79,10 +80,11 @@ impl RegionMemory {
         Ok(Arc::new(memory))
     }
 
-    /// Maps the memory behind a descriptor that another process has created.
+    /// Maps the memory of a descriptor that another process has created.
     ///
     /// # Errors
-    /// `InvalidData`: it is not such memory. Anything else: the system does not map it.
+    /// `InvalidData`: the descriptor does not refer to such memory. Any other error: the system
+    /// cannot map it.
     pub fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
         let mapped = Mapped::accept(file)?;
         // The header follows the ring's bytes. With ordinary pages it is in the last block of the
@@ -107,12 +109,13 @@ impl RegionMemory {
         self.shape
     }
 
-    /// Address and length of the ring's bytes, for a backend to register with the kernel.
+    /// Returns the address and length of the ring's bytes, which a backend registers with the
+    /// kernel.
     pub fn span(&self) -> (NonNull<u8>, usize) {
         (self.mapped.start(), self.shape.bytes_max())
     }
 
-    /// Returns the end of a device that is recorded. Create it once, in one of the processes.
+    /// Returns the end for a device that is recorded. Create it only once, in one of the processes.
     ///
     /// # Safety
     /// In this process no other writer is created from this memory.
@@ -120,7 +123,8 @@ impl RegionMemory {
         RegionFiller::new(self.parts())
     }
 
-    /// Returns the end that is recorded from. At most `lent_max` regions may be lent at a time.
+    /// Returns the end from which a recording is made. At most `lent_max` regions may be lent at a
+    /// time.
     ///
     /// # Safety
     /// In this process no other reader is created from this memory.
@@ -217,8 +221,8 @@ fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> 
         ))
     })?;
     if !shape.bytes_max().is_multiple_of(BLOCK_BYTES) {
-        // Numbers of elements that fill whole blocks: the odd part of the element size does not
-        // matter.
+        // Elements fill whole blocks if their number is a multiple of this. The odd factor of the
+        // element size is not relevant.
         let step = BLOCK_BYTES >> element_bytes.trailing_zeros().min(12);
         let (less, more) = (capacity / step * step, capacity.next_multiple_of(step));
         return Err(invalid(format!(

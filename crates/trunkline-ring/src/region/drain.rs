@@ -1,11 +1,11 @@
-//! The end of a device that is played to.
+//! The end for a device to which data is played.
 
 use super::losses::LossCounter;
 use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementConsumer;
 
-/// The reader as a device uses it: it never waits. Elements that are missing when it needs
+/// The reading end for a device. It never waits. Elements that are missing when the device needs
 /// them are counted.
 ///
 /// # Real-time
@@ -26,7 +26,7 @@ impl RegionDrain {
     }
 
     pub fn element_bytes(&self) -> usize {
-        // A region ring always has elements of one size.
+        // All elements of a region ring have the same size.
         self.consumer.shape().element_bytes().unwrap_or(1)
     }
 
@@ -40,7 +40,7 @@ impl RegionDrain {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;
         let count = self.consumer.available()?.1.min(all);
-        // Within `bytes`.
+        // Does not overflow, because it is within `bytes`.
         if let Some(bytes) = bytes.get_mut(..count as usize * size)
             && count > 0
         {
@@ -51,12 +51,12 @@ impl RegionDrain {
         Ok(count)
     }
 
-    /// Number of elements that were missing when the device needed them.
+    /// Returns the number of elements that were missing when the device needed them.
     pub fn missed(&self) -> u64 {
         self.losses.losses().elements()
     }
 
-    /// Number of times that elements began to be missing.
+    /// Returns the number of underruns: the number of times that elements began to be missing.
     pub fn underruns(&self) -> u64 {
         self.losses.losses().times()
     }

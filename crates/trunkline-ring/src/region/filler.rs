@@ -1,12 +1,12 @@
-//! The end of a device that is recorded.
+//! The end for a device that is recorded.
 
 use super::losses::LossCounter;
 use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementProducer;
 
-/// The writer as a device uses it: it never waits. Elements that arrive while the ring is full
-/// are lost and counted.
+/// The writing end for a device. It never waits. Elements that arrive while the ring is full are
+/// lost and counted.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
@@ -26,7 +26,7 @@ impl RegionFiller {
     }
 
     pub fn element_bytes(&self) -> usize {
-        // A region ring always has elements of one size.
+        // All elements of a region ring have the same size.
         self.producer.shape().element_bytes().unwrap_or(1)
     }
 
@@ -34,7 +34,8 @@ impl RegionFiller {
         self.producer.shape().capacity()
     }
 
-    /// Number of elements put into the ring since the beginning, not counting lost ones.
+    /// Returns the number of elements put into the ring since the beginning, not counting lost
+    /// elements.
     pub fn written(&self) -> u64 {
         self.producer.written_elements()
     }
@@ -43,13 +44,13 @@ impl RegionFiller {
         self.losses.losses().elements()
     }
 
-    /// Number of times that elements began to be lost: the overflow flag of a device, counted.
+    /// Returns the number of overflows: the number of times that elements began to be lost.
     pub fn overflows(&self) -> u64 {
         self.losses.losses().times()
     }
 
-    /// Returns the number of contiguous elements there is room for now, at most to the end of the
-    /// memory.
+    /// Returns the number of contiguous elements for which there is room now, at most up to the end
+    /// of the memory.
     pub fn room(&mut self) -> Result<u64, Corrupt> {
         if !self.counter.may_go_on(self.losses.losses())? {
             return Ok(0);
@@ -66,19 +67,19 @@ impl RegionFiller {
     #[cfg(not(loom))]
     pub fn next(&mut self, elements: u64) -> Result<&mut [u8], Corrupt> {
         let count = self.room()?.min(elements);
-        // At most the memory's length, hence a usize.
+        // Fits, because it is at most the memory's length, which is a usize.
         let bytes = count as usize * self.element_bytes();
         let from = self.producer.written();
         let pieces = self.producer.free_at(from, bytes);
-        // There is room for that many, and they do not wrap around the end.
+        // There is room for these elements, and they do not wrap around the end.
         Ok(pieces.map(|[piece, _]| piece).unwrap_or_default())
     }
 
     /// Publishes the next `elements`, which were filled in place.
     ///
     /// # Panics
-    /// There is no room for that many: a mistake in the program, since they could not have been
-    /// filled.
+    /// There is not enough room. This is a programming error, because the elements could not have
+    /// been filled.
     pub fn commit(&mut self, elements: u64) {
         if elements == 0 {
             return;
@@ -94,8 +95,8 @@ impl RegionFiller {
         self.counter.lose(self.losses.losses(), elements);
     }
 
-    /// Copies in as many whole elements as there is room for, and loses the rest. Returns the
-    /// number copied. Bytes behind the last whole element are ignored.
+    /// Copies as many whole elements into the ring as there is room for; the rest is lost. Returns
+    /// the number of copied elements. Bytes after the last whole element are ignored.
     pub fn push(&mut self, bytes: &[u8]) -> Result<u64, Corrupt> {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;
@@ -106,7 +107,7 @@ impl RegionFiller {
                 self.lose(all - done);
                 break;
             }
-            // Both within `bytes`.
+            // Do not overflow, because both are within `bytes`.
             let (from, to) = (done as usize * size, (done + count) as usize * size);
             let piece = bytes.get(from..to).unwrap_or_default();
             self.producer.write_at(self.producer.written(), piece);

@@ -1,5 +1,5 @@
-//! The regions lent from a ring. They come back in any order; the ring advances in the order in
-//! which they were lent.
+//! The regions lent from a ring. They may be returned in any order; the ring advances in the order
+//! in which they were lent.
 
 /// An end of a ring that advances by elements.
 pub(super) trait Advance {
@@ -28,16 +28,17 @@ struct Loan {
 pub(super) struct Loans<E> {
     pub(super) end: E,
     loans: Box<[Loan]>,
-    /// Number of the oldest lent region, and below that of the next one.
+    /// Number of the oldest lent region, followed by the number of the next region.
     oldest: u64,
     next: u64,
-    /// Bytes that are lent, plus those that are done and wait for older regions.
+    /// Number of bytes that are lent or have been returned but wait for older regions.
     ahead: u64,
     is_abandoned: bool,
 }
 
 impl<E: Advance> Loans<E> {
-    /// At most `limit` regions are lent at a time; a limit of 0 counts as 1.
+    /// Creates an account that lends at most `limit` regions at a time; a limit of 0 is treated as
+    /// 1.
     pub(super) fn new(end: E, limit: usize) -> Self {
         let none = Loan {
             bytes: 0,
@@ -58,13 +59,13 @@ impl<E: Advance> Loans<E> {
         self.loans.len()
     }
 
-    /// Number of regions that are lent or wait for older ones.
+    /// Returns the number of regions that are lent or wait for older ones.
     pub(super) fn lent(&self) -> usize {
-        // At most the limit, which is a usize.
+        // Fits, because it is at most the limit, which is a usize.
         (self.next - self.oldest) as usize
     }
 
-    /// Bytes between the end's position and the next region.
+    /// Returns the number of bytes between the end's position and the next region.
     pub(super) fn ahead(&self) -> u64 {
         self.ahead
     }
@@ -90,7 +91,7 @@ impl<E: Advance> Loans<E> {
         Some(number)
     }
 
-    /// Takes a region back. Called once for each.
+    /// Takes a region back. Must be called once for each region.
     pub(super) fn take_back(&mut self, number: u64, fate: Fate) {
         debug_assert!((self.oldest..self.next).contains(&number));
         self.loan(number).fate = fate;
@@ -107,7 +108,7 @@ impl<E: Advance> Loans<E> {
     }
 
     fn loan(&mut self, number: u64) -> &mut Loan {
-        // Below the length, which is a usize.
+        // Fits, because it is below the length, which is a usize.
         let at = (number % self.loans.len() as u64) as usize;
         &mut self.loans[at]
     }

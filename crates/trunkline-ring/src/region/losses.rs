@@ -1,17 +1,19 @@
-//! Elements that a device could not put into the ring or did not find there, and their positions.
+//! Records of elements that a device could not put into the ring or did not find there, with their
+//! positions.
 
 use crate::byte_ring::Corrupt;
 use crate::padded::Padded;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Maximum number of gaps that the reader has not passed yet. At this number all new elements are
-/// lost, and the open gap grows at its position.
+/// Maximum number of gaps that the reader has not passed yet. Once this number is reached, all new
+/// elements are lost, and the open gap grows.
 #[cfg(not(loom))]
 const GAPS_MAX: usize = 32;
 #[cfg(loom)]
 const GAPS_MAX: usize = 1;
 
-/// The loss counters of a ring, beside its positions. All zero is a ring without losses.
+/// The loss counters of a ring, in addition to its positions. A header of zeros is a ring without
+/// losses.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct LossHeader {
@@ -36,7 +38,7 @@ struct DeviceCounters {
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Gap {
-    /// Position of the first element behind the gap.
+    /// Position of the first element after the gap.
     position: AtomicU64,
     elements: AtomicU64,
 }
@@ -53,7 +55,7 @@ impl LossHeader {
     }
 
     fn gap(&self, number: u64) -> &Gap {
-        // Below the length of the array, which is a usize.
+        // Fits, because it is below the length of the array, which is a usize.
         &self.gaps[(number % GAPS_MAX as u64) as usize]
     }
 }
@@ -70,7 +72,7 @@ pub(super) struct LossCounter {
 }
 
 impl LossCounter {
-    /// Counts elements that are lost now.
+    /// Counts elements as lost.
     pub(super) fn lose(&mut self, header: &LossHeader, elements: u64) {
         if elements == 0 {
             return;
@@ -105,7 +107,7 @@ impl LossCounter {
         Ok(self.gaps - passed < GAPS_MAX as u64)
     }
 
-    /// Records the open gap, if any. The first element behind it is at `position`; call this before
+    /// Records the open gap, if any. The first element after it is at `position`. Call this before
     /// publishing that element, and only after [`may_go_on`](Self::may_go_on).
     pub(super) fn write_down(&mut self, header: &LossHeader, position: u64) {
         if self.open == 0 {
@@ -140,7 +142,8 @@ impl LossReader {
         Ok(())
     }
 
-    /// Returns position and length, in elements, of the gap `ahead` behind the next one.
+    /// Returns the position and length, in elements, of the gap that is `ahead` gaps after the next
+    /// one.
     pub(super) fn gap(
         &self,
         header: &LossHeader,

@@ -1,13 +1,12 @@
-//! Regions: contiguous pieces of a ring that are used in place by their holder.
+//! Regions: contiguous pieces of a ring that their holders use in place.
 //!
 //! A device, or a program that acts as one, fills the ring and never waits. The other end lends the
-//! ring out in *regions*. Each region is a separate value. It can move to another thread, to the
-//! kernel for a write in progress, or to the program, and it is given back once, when it is
-//! dropped. Regions may come back in any order; the ring becomes free again in the order of the
-//! elements.
+//! ring out in *regions*. Each region is a separate value. It can be moved to another thread, to
+//! the kernel for a write in progress, or to the program, and it is returned when it is dropped.
+//! Regions may be returned in any order; the ring is freed in the order of the elements.
 //!
 //! ```text
-//!                 given back           lent             there      written
+//!                 released             lent             ready      written
 //!                     v                  v                v          v
 //!  - - ---------------+--------+---------+----------------+----------+- - -
 //!     free            | region | region  |  to be lent    |  a gap   |
@@ -16,15 +15,16 @@
 //! ```
 //!
 //! A region never wraps around the end of the memory: there it has fewer elements than requested,
-//! and the next one starts at the beginning. If the number of elements requested divides the
-//! capacity, every region has that number.
+//! and the next region starts at the beginning of the memory. If the requested number of elements
+//! divides the capacity, every region has that number.
 //!
 //! Elements that arrive while the ring is full are lost, as in a device with full memory. The ring
-//! counts them and records where: a region never spans a gap, and the region behind a gap holds the
-//! number of elements missing before it. Lent memory is never overwritten.
+//! counts them and records their position: a region never spans a gap, and the region after a gap
+//! reports the number of elements missing before it. Lent memory is never overwritten.
 //!
-//! Playback is the same with the ends exchanged: a program takes regions to fill and finishes them
-//! in any order, and a device takes elements out. Elements that are not there in time are counted.
+//! Playback is the same with the ends exchanged: a program takes regions, fills them and finishes
+//! them in any order, and a device takes elements out. Elements that are not available in time are
+//! counted.
 
 #[cfg(all(not(loom), target_os = "linux"))]
 mod acquisition_memory;
@@ -54,20 +54,20 @@ use crate::byte_ring::Corrupt;
 /// The reason why no region can be lent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoRegion {
-    /// Too few elements, or too little room. Try again later.
+    /// There are too few elements, or there is too little room. Try again later.
     NotYet {
-        /// Number of elements available, or of elements that there is room for.
+        /// Number of available elements, or number of elements for which there is room.
         available: u64,
     },
-    /// The maximum number of regions is lent. Give one back first.
+    /// The maximum number of regions is lent. Return one first.
     AllLent {
         /// Maximum number of regions lent at a time.
         limit: usize,
     },
-    /// A region to be filled was dropped unfinished, so nothing behind it can ever be played. The
+    /// A region to be filled was dropped unfinished, so nothing after it can ever be played. The
     /// ring is unusable.
     Abandoned,
-    /// The other end has written positions that cannot be valid.
+    /// The other end has written invalid positions.
     Corrupt,
 }
 

@@ -10,15 +10,16 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-/// Size of a huge page. This size is requested even if the system's default size differs.
+/// Size of a huge page. This size is requested even if the system's default size is different.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Requests large pages in place of existing pages, even if the system does not use them for shared
-/// memory by default (Linux 6.1; `madvise(2)`). Not every linked C library has this constant.
+/// Advice that requests large pages in place of existing pages, even if the system does not use
+/// them for shared memory by default (Linux 6.1; `madvise(2)`). Not every C library defines this
+/// constant.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Fixes the length of the file: an access beyond the end of a shortened file would kill the
-/// process.
+/// Seals that fix the length of the file: an access beyond the end of a shortened file would kill
+/// the process.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
@@ -26,12 +27,12 @@ const SEALS: SealFlags = SealFlags::SHRINK
 /// The kind of pages requested for a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PagesWanted {
-    /// Huge pages set aside by the administrator, else large pages if the system provides them,
-    /// else ordinary pages. [`RegionMemory::pages`](super::RegionMemory::pages) returns the kind
-    /// obtained.
+    /// Huge pages reserved by the administrator if available, otherwise large pages if the system
+    /// provides them, otherwise ordinary pages. [`RegionMemory::pages`](super::RegionMemory::pages)
+    /// returns the kind obtained.
     #[default]
     LargestThereAre,
-    /// Only huge pages set aside by the administrator.
+    /// Only huge pages reserved by the administrator.
     Huge,
     Ordinary,
 }
@@ -39,12 +40,12 @@ pub enum PagesWanted {
 /// The kind of pages that a ring consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// Huge pages set aside by the administrator.
+    /// Huge pages reserved by the administrator.
     Huge,
     /// Large pages were requested from the system, which provided them for this many bytes when the
     /// memory was created.
     Large {
-        /// Bytes in large pages. 0 if the system has none or may not use them.
+        /// Number of bytes in large pages; 0 if the system has none or may not use them.
         bytes: u64,
     },
     /// Ordinary pages, as requested.
@@ -73,8 +74,8 @@ impl Mapped {
             match Self::of_huge_pages(bytes) {
                 Ok(mapped) => return Ok((mapped, Pages::Huge)),
                 Err(error) if wanted == PagesWanted::Huge => return Err(no_huge_pages(error)),
-                // There are none or too few: fall back to the next best kind, which `Pages`
-                // reports.
+                // There are no huge pages, or too few: fall back to the next best kind, which
+                // `Pages` reports.
                 Err(_) => {}
             }
         }
@@ -90,8 +91,8 @@ impl Mapped {
         Ok((mapped, Pages::Large { bytes }))
     }
 
-    /// Requests large pages; call it before touching the memory. Failures are ignored: [`Pages`]
-    /// contains the result.
+    /// Requests large pages. Must be called before the memory is touched. Failures are ignored,
+    /// because [`Pages`] contains the result.
     fn ask_for_large_pages(&self) {
         let all = self.start.as_ptr().cast::<c_void>();
         // Some systems use large pages for shared memory if they are advised to.
@@ -140,7 +141,8 @@ impl Mapped {
         Self::map(file, bytes)
     }
 
-    /// Maps the file at an address where a large page may begin; otherwise the system uses none.
+    /// Maps the file at an address at which a large page can begin; at other addresses, the system
+    /// uses no large pages.
     fn map(file: OwnedFd, bytes: usize) -> io::Result<Self> {
         let block_bytes = usize::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(0);
         let start = match block_bytes > page_size() {
@@ -185,7 +187,7 @@ impl Mapped {
         }
     }
 
-    /// Makes all pages present, so that a lack of memory becomes an error here and not a signal at
+    /// Makes all pages present, so that a lack of memory causes an error here and not a signal at
     /// first use.
     fn touch(&self) -> io::Result<()> {
         match self.advise(Advice::LinuxPopulateWrite) {
@@ -208,7 +210,7 @@ impl Mapped {
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast::<c_void>(), self.bytes, advice) }
     }
 
-    /// Bytes of this mapping in large pages, as the system reports.
+    /// Returns the number of bytes of this mapping in large pages, as reported by the system.
     fn bytes_in_large_pages(&self) -> Option<u64> {
         let first = format!("{:x}-", self.start.as_ptr().addr());
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;

@@ -23,7 +23,7 @@ pub(super) struct Parts {
     pub(super) losses: Losses,
 }
 
-/// What an end shares with the regions that it lends; `L` is the account of these.
+/// The data that an end shares with the regions that it lends; `L` is the account of these regions.
 pub(super) struct Lender<L> {
     lent: Mutex<L>,
     pub(super) losses: Losses,
@@ -41,7 +41,7 @@ impl<L> Lender<L> {
     }
 
     pub(super) fn element_bytes(&self) -> usize {
-        // A region ring always has elements of one size.
+        // All elements of a region ring have the same size.
         self.shape.element_bytes().unwrap_or(1)
     }
 

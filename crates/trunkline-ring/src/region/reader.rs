@@ -1,4 +1,4 @@
-//! The end that is recorded from: regions to read.
+//! The end from which a recording is made: it lends regions to read.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ pub struct RegionReader {
     lender: Arc<ReadLender>,
 }
 
-/// Contiguous elements of the ring, in the place where the device has put them. They stay there
+/// Contiguous elements of the ring, at the place where the device has put them. They remain there
 /// until the region is dropped.
 pub struct ReadRegion {
     lender: Arc<ReadLender>,
@@ -72,35 +72,35 @@ impl RegionReader {
         self.lender.shape.capacity()
     }
 
-    /// Lends the next `elements` elements, at least one. The region has fewer if the memory ends or
-    /// elements are missing in between.
+    /// Lends the next `elements` elements, at least one. The region has fewer elements at the end
+    /// of the memory, or before a gap.
     pub fn acquire(&mut self, elements: u64) -> Result<ReadRegion, NoRegion> {
         let elements = elements.max(1);
         ReadLender::lend(&self.lender, elements, elements)
     }
 
-    /// As [`acquire`](Self::acquire), but lends fewer elements if no more are available now, such
-    /// as the rest at the end of a recording.
+    /// Like [`acquire`](Self::acquire), but lends fewer elements if no more are available now, such
+    /// as the last elements of a recording.
     pub fn acquire_available(&mut self, elements_max: u64) -> Result<ReadRegion, NoRegion> {
         ReadLender::lend(&self.lender, 1, elements_max.max(1))
     }
 
-    /// Number of regions lent, including those given back that wait for an earlier one.
+    /// Returns the number of lent regions, including returned regions that wait for an earlier one.
     pub fn lent(&self) -> usize {
         self.lender.lock().loans.lent()
     }
 
-    /// Number of elements that the device has lost.
+    /// Returns the number of elements that the device has lost.
     pub fn lost(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
-    /// Number of times that the device began to lose elements.
+    /// Returns the number of times that the device began to lose elements.
     pub fn overflows(&self) -> u64 {
         self.lender.losses.losses().times()
     }
 
-    /// Fill level: the number of elements in the ring, including lent ones.
+    /// Returns the fill level: the number of elements in the ring, including lent elements.
     pub fn fill(&mut self) -> Result<u64, Corrupt> {
         Ok(self.lender.lock().loans.end.available()?.1)
     }
@@ -143,7 +143,7 @@ impl ReadLender {
         }
         let ring = lender.shape.bytes_max() as u64;
         let mut in_one_piece = (ring - from % ring) / size;
-        // The gap behind this region, or the first one if there is none before it.
+        // The gap after this region. If there is no gap before the region, this is the first gap.
         if let Some((position, _)) = gaps.gap(losses, ahead, from)? {
             in_one_piece = in_one_piece.min((position - from) / size);
         }
@@ -154,7 +154,7 @@ impl ReadLender {
             return Err(NoRegion::NotYet { available: there });
         }
         let elements = most.min(in_one_piece).min(there);
-        // At most the memory's length, hence a usize.
+        // Fits, because it is at most the memory's length, which is a usize.
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
@@ -181,12 +181,12 @@ impl ReadLender {
 }
 
 impl ReadRegion {
-    /// Number of elements in the region, which may be less than requested.
+    /// Returns the number of elements in the region, which may be less than requested.
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
-    /// The bytes of the elements, contiguous.
+    /// Returns the bytes of the elements, which are contiguous.
     #[cfg(not(loom))]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: inside the written part, which belongs to the reader until the region is given
@@ -194,29 +194,31 @@ impl ReadRegion {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Copies out its bytes, as many as fit in `bytes`.
+    /// Copies out as many of its bytes as fit into `bytes`.
     pub fn read_into(&self, bytes: &mut [u8]) {
         let count = bytes.len().min(self.bytes);
         if let Some(bytes) = bytes.get_mut(..count) {
             #[cfg(not(loom))]
             bytes.copy_from_slice(&self.bytes()[..count]);
-            // Under loom the bytes are traced cells, from which no slice can be made.
+            // Under loom, the bytes are traced cells, from which no slice can be created.
             #[cfg(loom)]
             self.lender.lock().loans.end.read_at(self.from, bytes);
         }
     }
 
-    /// Number of its first element, counted from the beginning of the ring without lost elements.
+    /// Returns the number of its first element, counted from the beginning of the ring without lost
+    /// elements.
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }
 
-    /// Number of elements lost between the element before this region and its first.
+    /// Returns the number of elements lost between the element before this region and its first
+    /// element.
     pub fn lost_before(&self) -> u64 {
         self.lost_before
     }
 
-    /// Gives the region back. Equivalent to dropping it.
+    /// Returns the region to the ring. Equivalent to dropping it.
     pub fn release(self) {}
 }
 

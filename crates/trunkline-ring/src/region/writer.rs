@@ -61,23 +61,23 @@ impl RegionWriter {
         self.lender.shape.capacity()
     }
 
-    /// Lends room for the next `elements` elements, at least one. The region has fewer if the
-    /// memory ends.
+    /// Lends room for the next `elements` elements, at least one. The region has fewer elements at
+    /// the end of the memory.
     pub fn acquire(&mut self, elements: u64) -> Result<WriteRegion, NoRegion> {
         WriteLender::lend(&self.lender, elements.max(1))
     }
 
-    /// Number of regions lent, including finished ones that wait for an earlier one.
+    /// Returns the number of lent regions, including finished regions that wait for an earlier one.
     pub fn lent(&self) -> usize {
         self.lender.lock().lent()
     }
 
-    /// Number of elements that were missing when the device needed them.
+    /// Returns the number of elements that were missing when the device needed them.
     pub fn missed(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
-    /// Number of underruns, each a run of missing elements.
+    /// Returns the number of underruns, each of which is a sequence of missing elements.
     pub fn underruns(&self) -> u64 {
         self.lender.losses.losses().times()
     }
@@ -102,7 +102,7 @@ impl WriteLender {
         if room < elements {
             return Err(NoRegion::NotYet { available: room });
         }
-        // At most the memory's length, hence a usize.
+        // Fits, because it is at most the memory's length, which is a usize.
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
@@ -126,7 +126,7 @@ impl WriteLender {
 }
 
 impl WriteRegion {
-    /// Number of elements the region holds, which may be less than requested.
+    /// Returns the number of elements that the region holds, which may be less than requested.
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
@@ -135,12 +135,12 @@ impl WriteRegion {
         self.bytes
     }
 
-    /// Number of its first element, counted from the beginning of the ring.
+    /// Returns the number of its first element, counted from the beginning of the ring.
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }
 
-    /// The bytes to fill. Until then they contain earlier elements.
+    /// Returns the bytes to fill. Until they are filled, they contain earlier elements.
     #[cfg(not(loom))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: inside the free part, which only this region accesses until it is finished, at
@@ -154,7 +154,7 @@ impl WriteRegion {
         let bytes = &bytes[..count];
         #[cfg(not(loom))]
         self.bytes_mut()[..count].copy_from_slice(bytes);
-        // Under loom the bytes are traced cells, from which no slice can be made.
+        // Under loom, the bytes are traced cells, from which no slice can be created.
         #[cfg(loom)]
         self.lender.lock().end.write_at(self.from, bytes);
     }

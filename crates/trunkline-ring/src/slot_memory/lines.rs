@@ -9,7 +9,7 @@ const LINE_BYTES: usize = 64;
 /// Bytes reserved for stamps at the beginning of a group, and the maximum number of lanes in it.
 const STAMP_BYTES: usize = 8;
 /// An element of at least this size has its stamp on a separate line. A thread that polls the stamp
-/// then does not take away the line that the element is being written to, and copies cover whole
+/// then does not contend for the line to which the element is being written, and copies cover whole
 /// lines.
 const WIDE_BYTES: usize = 512;
 
@@ -28,8 +28,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape for elements of `width` words; `None` if one element does not fit the address
-    /// space.
+    /// Returns the shape for elements of `width` words; `None` if one element does not fit into the
+    /// address space.
     fn of(width: usize) -> Option<Self> {
         let element_bytes = size_of::<u64>().checked_mul(width)?;
         let words_at = match element_bytes < WIDE_BYTES {
@@ -52,8 +52,8 @@ impl Shape {
         })
     }
 
-    /// Returns the group of a slot, `slot / lanes`. It multiplies, because every access needs the
-    /// result and a division takes several times as long.
+    /// Returns the group of a slot, `slot / lanes`. It uses a multiplication, because every access
+    /// needs the result and a division takes several times as long.
     ///
     /// Rounding `per_lane` up makes it too large by less than 1, the product by less than `slot`,
     /// and the quotient by less than `slot / 2^64`. Reaching the next group would take 2^61 slots,
@@ -67,7 +67,8 @@ impl Shape {
     }
 }
 
-/// `capacity` slots, each of a stamp and an element of `width` words; `width` is at least 1.
+/// Memory of `capacity` slots, each with a stamp and an element of `width` words; `width` is at
+/// least 1.
 pub(crate) struct SlotMemory {
     lines: Box<[Line]>,
     capacity: usize,
@@ -75,11 +76,12 @@ pub(crate) struct SlotMemory {
     shape: Shape,
 }
 
-// SAFETY: stamps are atomic; words are reached only through `unsafe` methods, whose contract is that
-// the caller has exclusive access to them.
+// SAFETY: stamps are atomic; words are reached only through `unsafe` methods, whose contract is
+// that the caller has exclusive access to them.
 unsafe impl Sync for SlotMemory {}
 
-/// One slot; created by [`SlotMemory::spot`], and inside the memory that created it.
+/// The location of one slot. Created by [`SlotMemory::spot`], and valid only in the memory that
+/// created it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {
     /// Offset of the slot's group, in bytes.
@@ -89,8 +91,8 @@ pub(crate) struct Spot {
 }
 
 impl SlotMemory {
-    /// Allocates the slots, all stamped `stamp`, and touches every page. Returns `None` if they do
-    /// not fit the address space.
+    /// Allocates the slots, all with the stamp `stamp`, and touches every page. Returns `None` if
+    /// they do not fit into the address space.
     pub(crate) fn new(capacity: usize, width: usize, stamp: u8) -> Option<Self> {
         let shape = Shape::of(width)?;
         let bytes = capacity
@@ -125,7 +127,7 @@ impl SlotMemory {
         self.capacity
     }
 
-    /// Number of words per element.
+    /// Returns the number of words per element.
     #[inline]
     pub(crate) fn width(&self) -> usize {
         self.width
@@ -175,7 +177,7 @@ impl SlotMemory {
         unsafe {
             for (words, target) in [(first, target), (rest, target.add(first.len()))] {
                 match words {
-                    // A call that copies memory costs more than storing one word.
+                    // A call of a memory copy costs more than storing one word.
                     [] => {}
                     [word] => target.write(*word),
                     words => target.copy_from_nonoverlapping(words.as_ptr(), words.len()),
@@ -223,17 +225,18 @@ impl SlotMemory {
         unsafe { AtomicU8::from_ptr(self.at(spot.group + spot.lane)) }
     }
 
-    /// Address of the first word of a slot.
+    /// Returns the address of the first word of a slot.
     #[inline]
     fn words(&self, spot: Spot) -> *mut u64 {
         let offset = spot.group + self.shape.words_at + spot.lane * self.shape.element_bytes;
         // SAFETY: a slot lies inside the memory.
         let start = unsafe { self.at(offset) };
-        // Aligned: groups and `words_at` are, and an element consists of whole words.
+        // The result is aligned, because groups and `words_at` are, and an element consists of
+        // whole words.
         start.cast()
     }
 
-    /// A pointer into the memory.
+    /// Returns a pointer into the memory.
     ///
     /// # Safety
     ///

@@ -3,7 +3,7 @@
 use crate::slab::Slab;
 use crate::sync::{AtomicU8, Ordering};
 
-/// `capacity` slots, each of a stamp and an element of `width` words.
+/// Memory of `capacity` slots, each with a stamp and an element of `width` words.
 #[derive(Debug)]
 pub(crate) struct SlotMemory {
     stamps: Box<[AtomicU8]>,

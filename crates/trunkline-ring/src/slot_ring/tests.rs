@@ -1,4 +1,5 @@
-//! Threads that stop in the middle of a push or a pop, one claim at a time; and many laps.
+//! Tests of threads that stop in the middle of a push or a pop, one claim at a time, and of many
+//! laps.
 
 use super::*;
 
@@ -11,7 +12,7 @@ fn pop(ring: &SlotRing) -> Result<u64, Empty> {
     ring.try_pop(&mut value).map(|()| value[0])
 }
 
-/// Claims a slot like a thread that then stops.
+/// Claims a slot, as if the thread then stopped.
 fn stop(ring: &SlotRing, turn: Turn) -> Claimed {
     let end = match turn {
         Turn::Push => &ring.tail,

@@ -1,4 +1,4 @@
-//! Alarms: pages of them, and what operators do with them.
+//! Pages of alarms, and operators' actions on alarms.
 
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::alarm::{
@@ -24,13 +24,13 @@ struct AlarmsRequest {
     filter: Filter,
 }
 
-/// The alarms that a client asks for.
+/// Selects the alarms that a client requests.
 #[derive(Debug)]
 struct Filter {
     pattern: Option<Pattern>,
     area: String,
     priority_min: u32,
-    /// Bit n stands for the state with the number n; 0 stands for all.
+    /// Bit n represents the state with the number n; 0 selects all.
     states: u32,
 }
 
@@ -76,7 +76,8 @@ impl Request for AlarmsRequest {
         let examined = alarms.list(&context.caller, after, EXAMINED_MAX);
         let frames = &mut context.answers.frames;
         let mut page = AlarmPageBuilder::begin(frames, self.request, &AlarmPageHead::default());
-        // A page has all alarms of a variable or none, because the next one begins after it.
+        // A page contains either all alarms of a variable or none, because the next page begins
+        // after that variable.
         let mut next = examined.last().map_or(0, |alarm| alarm.handle);
         if examined.len() < EXAMINED_MAX {
             next = 0;
@@ -109,7 +110,7 @@ struct ActRequest {
     page: Page,
     action: AlarmAction,
     comment: String,
-    /// Full name of the variable, and name of the alarm.
+    /// For each alarm, the full name of the variable and the name of the alarm.
     items: Vec<(String, String)>,
 }
 

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! each keep-alive   the running digest of the update records sent, and CHECK frames about the
-//!                   next 64th of the items: what was sent last, with every bit of the values
-//! COMPARE           the client names what differs there; what still does is sent once more, in
+//!                   next 64th of the items: the updates sent last, with every bit of the values
+//! COMPARE           the client names items that differ; those that still differ are sent again, in
 //!                   REPAIRED, and counted
-//! COMPARE, empty    the running digests differ, or the client has come back: the look goes
+//! COMPARE, empty    the running digests differ, or the client has returned: the sweep goes
 //!                   through all items at once
 //! ```
 //!
 //! Nothing is stored per item. The last update sent is the variable's current value, unless a newer
-//! update is waiting. An item with a waiting update is left out, because that update repairs any
+//! update is waiting. An item with a waiting update is omitted, because that update repairs any
 //! difference.
 
 use std::collections::{HashSet, VecDeque};
@@ -30,9 +30,9 @@ const PARTS: u32 = 64;
 
 /// The progress of the sweep through the items.
 ///
-/// The time determines the part to check, so it is the same for all sessions of an engine. Sessions
-/// with the same variables thus check the same ones together, and their memory is fetched once for
-/// all.
+/// The time determines the part to check, so the part is the same for all sessions of an engine.
+/// Sessions with the same variables therefore check the same variables at the same time, and the
+/// memory of these is fetched only once.
 #[derive(Debug, Default)]
 struct Sweep {
     /// The keep-alive, numbered by the time, for which the sweep last continued.
@@ -45,8 +45,8 @@ struct Sweep {
 
 impl Sweep {
     /// Continues to the end of the part that belongs to keep-alive number `turn`, out of `end`
-    /// indices. It starts at the current index, so none is left out, even if the number of items
-    /// has changed or the turn is late.
+    /// indices. It starts at the current index, so that no index is omitted, even if the number of
+    /// items has changed or the turn is late.
     fn go_on(&mut self, turn: u64, end: u32) {
         let before = self.turn.replace(turn);
         if end == 0 || before == Some(turn) {
@@ -87,11 +87,11 @@ impl Sweep {
     }
 }
 
-/// Items that the client named in COMPARE and that were settled at that time, each once. There are
-/// at most as many as the session has items.
+/// Items that the client named in COMPARE and that had no pending or unconfirmed update at that
+/// time, without duplicates. Their number is at most the number of items of the session.
 #[derive(Debug, Default)]
 struct Repairs {
-    /// The items, with the sequence at which each was settled.
+    /// The items, each with the sequence of its last update at that time.
     queue: VecDeque<(CompareItem, u64)>,
     /// Subscription and handle of the items in the queue.
     known: HashSet<(u32, u32)>,
@@ -128,7 +128,7 @@ pub(crate) struct Convergence {
     repairs: Repairs,
 }
 
-/// Has the sweep cover all items, once the requests before it are carried out.
+/// Makes the sweep cover all items, once the earlier requests have been carried out.
 #[derive(Debug)]
 struct CheckAll;
 
@@ -157,8 +157,8 @@ impl Convergence {
         (context.window.sent(), context.window.digest())
     }
 
-    /// Checks the next slice of items, as far as there is room for answers. Returns true if there
-    /// is more to do at once.
+    /// Checks the next slice of items, while there is room for answers. Returns true if there is
+    /// more to do now.
     pub(crate) fn run_sweep(&mut self, context: &mut Context, room: usize) -> bool {
         let end = context.consumer.index_end();
         if std::mem::take(&mut context.check_all) {
@@ -215,8 +215,8 @@ impl Convergence {
         }
         for item in compare.take(COMPARE_ITEMS_MAX) {
             let item = item?;
-            // Checked now and not when there is room: the client's state is that after the records
-            // which this frame confirms.
+            // Check this now rather than when there is room, because the client's state is the
+            // state after the records that this frame confirms.
             let settled = context.consumer.settled(item.subscription, item.handle);
             if let Some(update) = settled {
                 self.repairs.push(item, update.sequence);
@@ -225,8 +225,8 @@ impl Convergence {
         Ok(())
     }
 
-    /// Resends the items that differ at the client, as far as there is room for answers. Returns
-    /// true if there is more to do at once.
+    /// Resends the items that differ at the client, while there is room for answers. Returns true
+    /// if there is more to do now.
     pub(crate) fn run_repairs(&mut self, context: &mut Context, room: usize) -> bool {
         let mut looked = 0;
         while looked < SLICE
@@ -246,7 +246,7 @@ impl Convergence {
                 };
                 let room = context.records.room_for(&update);
                 if room.is_some_and(|bytes| !frame.make_room(bytes)) {
-                    // There is no memory for it now. The next sweep finds it again.
+                    // There is not enough memory for it now. The next sweep will find it again.
                     continue;
                 }
                 let record = context.records.record(item.handle, &update);
@@ -317,7 +317,7 @@ mod tests {
         // A second call in the same interval.
         sut.go_on(3, 640);
         assert!(looked(&mut sut, 640).is_empty());
-        // The client is slow: the remaining indices are not skipped.
+        // The client is slow, but the remaining indices are not skipped.
         sut.go_on(4, 640);
         sut.go_on(5, 1280);
         assert_eq!(looked(&mut sut, 1280), Vec::from_iter(40..120));

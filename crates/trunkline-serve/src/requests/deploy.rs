@@ -1,4 +1,4 @@
-//! Libraries on their way to the host: a DEPLOY may arrive in many frames.
+//! Receives libraries for the host. A DEPLOY may arrive in many frames.
 
 use trunkline_engine::{Order, VARIABLES_MAX, check_administer};
 use trunkline_proto::limits::REQUEST_DEADLINE;
@@ -15,7 +15,7 @@ use crate::request_budget::{Account, Use};
 /// Maximum total size of the frames of one DEPLOY request, in bytes.
 const LIBRARY_BYTES_MAX: usize = 256 << 20;
 
-/// The DEPLOY whose frames are still arriving.
+/// The DEPLOY request whose frames are still arriving.
 #[derive(Debug, Default)]
 pub(crate) struct Deploys {
     incoming: Option<Incoming>,
@@ -30,7 +30,7 @@ struct Incoming {
     /// Heap bytes of the variables, in addition to their list.
     content: usize,
     due: Tick,
-    /// The reason to refuse it after its last frame. Frames until then are not stored.
+    /// The reason to refuse the request after its last frame. Further frames are not stored.
     refused: Option<Fault>,
 }
 
@@ -105,7 +105,7 @@ impl Incoming {
             return;
         }
         let payload = frame.payload().len();
-        // A variable takes at least one byte, whatever the header says.
+        // A variable takes at least one byte, regardless of the count in the header.
         let count = (frame.count() as usize).min(payload);
         let variables = &self.library.variables;
         let (needed, capacity) = (variables.len().saturating_add(count), variables.capacity());
@@ -114,7 +114,7 @@ impl Incoming {
             false => capacity,
         };
         let properties = size_of::<Properties>().saturating_mul(count);
-        // Texts and values, each in a separate buffer.
+        // Each text and value is in a separate buffer.
         self.content += properties.saturating_add(payload.saturating_mul(2));
         self.charge(planned, account);
         let more = planned.saturating_sub(self.library.variables.len());
@@ -124,7 +124,7 @@ impl Incoming {
         }
     }
 
-    /// Charges a list with this capacity, and its content, to the budget.
+    /// Charges a list with the given capacity, and its content, to the budget.
     fn charge(&mut self, capacity: usize, account: &mut Account) {
         if self.refused.is_some() {
             return;
@@ -134,7 +134,7 @@ impl Incoming {
         self.refused = charged.err();
     }
 
-    /// Refuses a library that is too large while it arrives, and drops its variables.
+    /// Refuses a library that becomes too large while it arrives, and drops its variables.
     fn check_size(&mut self) {
         let variables = self.library.variables.len();
         if variables <= VARIABLES_MAX && self.bytes <= LIBRARY_BYTES_MAX {

@@ -16,8 +16,8 @@ use super::Rejection;
 use crate::context::{Context, Progress, Request, SLICE};
 use crate::fault::not_agreed;
 
-/// Steps of a search before other sessions get their turn, independent of its matches: about 0.2
-/// ms.
+/// Number of steps of a search before other sessions get their turn, regardless of the number of
+/// matches: about 0.2 ms.
 pub(crate) const SEARCH_STEPS: usize = 80_000;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct FindRequest {
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
     let asked = FindConditions::decode(frame)?;
     let find = *asked.head();
-    // One more than the limit shows that there are too many.
+    // One condition more than the limit shows that there are too many.
     let asked = asked.take(FIND_CONDITIONS_MAX + 1);
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     if !asked.is_empty() && !context.features.contains(Features::CONDITIONS) {
@@ -65,7 +65,7 @@ impl Request for FindRequest {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
-        // Fields are found through their variables, whether they are open or not.
+        // Fields are found through their variables, even if they are not open.
         let (pattern, fields) = match FieldPattern::split(&pattern) {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
@@ -94,7 +94,7 @@ impl Request for FindRequest {
         let found = names.count();
         names.finish_page(next.map(u64::from));
         if let (0, Some(next)) = (found, next) {
-            // No match in this stretch: sends no page, and the search continues.
+            // No match in this part of the search: sends no page, and continues the search.
             context.answers.frames.truncate(before);
             self.cursor = next;
             return Progress::More;
@@ -134,8 +134,8 @@ pub(super) fn variables_of(names: usize, fields: Option<&FieldPattern>) -> usize
     names.div_ceil(fields.map_or(1, FieldPattern::common).max(1))
 }
 
-/// Returns the names to report for a variable that was found: its own, or those of the given
-/// fields.
+/// Returns the names to report for a variable that was found: its own name, or the names of the
+/// given fields.
 pub(super) fn names_of<'v>(
     variable: &'v Variable,
     fields: Option<&FieldPattern>,

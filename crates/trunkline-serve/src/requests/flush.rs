@@ -15,8 +15,8 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
 }
 
 impl Request for FlushRequest {
-    /// Answers once everything before the flush is carried out. Every connection then sends what it
-    /// has gathered.
+    /// Answers once all requests before the flush have been carried out. Every connection then
+    /// sends its gathered output.
     fn run(&mut self, context: &mut Context) -> Progress {
         encode_empty(FrameKind::Flushed, self.0, &mut context.answers.frames);
         context.send_gathered = true;

@@ -58,7 +58,7 @@ impl Request for ForcingRequest {
                         context.parked_until = Some(until);
                         Progress::Parked
                     }
-                    // There may be room now, so the request is tried again at once.
+                    // There may be room now, so the request is tried again immediately.
                     false => Progress::More,
                 };
             }
@@ -106,7 +106,7 @@ fn list_forced(context: &mut Context, request: u32, forcing: Forcing) {
     });
 }
 
-/// Returns a forced variable as the protocol describes it.
+/// Converts a forced variable to its form in the protocol.
 pub(super) fn entry(variable: &Variable, forced: ForcedVariable) -> ForcedEntry {
     ForcedEntry {
         name: variable.name().to_owned(),

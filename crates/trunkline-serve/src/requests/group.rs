@@ -14,7 +14,7 @@ use super::write::check_extension;
 use crate::context::{Context, Effect, Progress, Request};
 use crate::write_run::{Answer, OwnedWrite, bytes_of, with_wire};
 
-/// A group that has arrived and is not yet answered.
+/// A group that has arrived and has not been answered yet.
 #[derive(Debug)]
 struct GroupRequest {
     request: u32,
@@ -78,7 +78,7 @@ impl Request for GroupRequest {
                         context.parked_until = Some(until);
                         return Progress::Parked;
                     }
-                    // The feed was drained in the meantime: there is room, or the subscription
+                    // The feed was drained in the meantime: there is room, or the subscription has
                     // ended.
                 }
             }
@@ -102,7 +102,7 @@ fn put_group(context: &mut Context, request: u32, ended: &GroupOutcome) {
     let mut answer = GroupAnswerBuilder::begin(&mut context.answers.frames, request, &head);
     for outcome in &ended.outcomes {
         if let WriteOutcome::Refused(Refusal::Group { .. }) = outcome {
-            // The same for all of them: the client adds the name of the culprit.
+            // The fault is the same for all of them; the client adds the name of the culprit.
             let fault = FaultRef {
                 code: FaultCode::GroupRefused,
                 sentence: "",
@@ -117,7 +117,7 @@ fn put_group(context: &mut Context, request: u32, ended: &GroupOutcome) {
 
 fn member(write: &OwnedWrite) -> GroupMember<'_> {
     let options = &write.options;
-    // The engine refuses what clients may not request in a group, as it does everything else.
+    // The engine itself refuses writes that clients may not request in a group.
     let origin = match options.raw {
         true => Origin::SourceRaw,
         false => Origin::Client,

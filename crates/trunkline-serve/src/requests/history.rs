@@ -1,4 +1,4 @@
-//! Queries of the history: read, and their pages written. Between them they are orders, which the
+//! Reads queries of the history, and writes their pages. In between, a query is an order, which the
 //! engine's host answers.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use super::Rejection;
 use super::orders::{parse_pattern, put_frames, refuse_order, take_order};
 use crate::context::Context;
 
-/// Bounds of an item, so that a frame stays about as long as a page.
+/// Bounds of an item, so that a frame is not much longer than a page.
 const ITEM_ROWS: usize = 2048;
 const ITEM_MARKS: usize = 1024;
 const ITEM_BUCKETS: usize = 1024;
@@ -70,7 +70,7 @@ fn unknown(head: &HistoryHead) -> Fault {
     Fault::new(FaultCode::BadRequest, sentence)
 }
 
-/// Returns the memory of a query, which counts until the host has answered it.
+/// Returns the memory of a query, which is charged until the host has answered it.
 pub(super) fn bytes_of(query: &HistoryQuery) -> usize {
     let pattern = |pattern: &Pattern| size_of::<Pattern>() + pattern.as_str().len();
     let cursor = query.from.as_ref();
@@ -89,10 +89,10 @@ pub(super) fn put_page(page: &HistoryPage, request: u32, out: &mut Vec<u8>) {
     put_frames::<HistoryRowsForm, _>(&head, items, request, out);
 }
 
-/// A series as consecutive items: itself if it is short, otherwise parts of it.
+/// A series as consecutive items: one item if it is short, otherwise several.
 struct Items<'p> {
     series: &'p HistorySeries,
-    /// Number of rows or buckets, and of events, in the items before.
+    /// Number of rows or buckets, and number of events, in the preceding items.
     at: usize,
     mark: usize,
     is_done: bool,
@@ -172,8 +172,8 @@ fn is_short(data: &SeriesData) -> bool {
     }
 }
 
-/// Returns the end of the rows of the item that begins at `start`, which are some unless none is
-/// left.
+/// Returns the end of the rows of the item that begins at `start`. The item has at least one row,
+/// unless no row is left.
 fn end_of_item(rows: &Rows, start: usize) -> usize {
     let most = rows.len().min(start + ITEM_ROWS);
     if rows.word_bytes().is_some() {

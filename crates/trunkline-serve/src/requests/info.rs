@@ -1,4 +1,4 @@
-//! Everything known about variables.
+//! Answers INFO with all information about variables.
 
 use trunkline_engine::{ForcedVariable, Variable};
 use trunkline_proto::Fault;
@@ -14,7 +14,7 @@ use trunkline_types::AuditMode;
 use super::forcing::entry;
 use crate::context::{Context, Page};
 
-/// Appends everything known about the next handles.
+/// Appends all information about the variables of the next handles.
 pub(super) fn info(context: &mut Context, page: &mut Page, handles: &[u32]) {
     let head = AnswerHead {
         first_index: page.first_index(),

@@ -1,5 +1,5 @@
-//! The requests of a session, each in the file with its name. `handle` reads a frame; what
-//! does not end there waits in the queue as a [`Request`](crate::context::Request).
+//! The requests of a session, each in a file of the same name. `handle` reads a frame. A request
+//! that is not completed there waits in the queue as a [`Request`](crate::context::Request).
 
 pub(crate) mod alarm;
 pub(crate) mod convergence;
@@ -24,7 +24,7 @@ pub(crate) mod write;
 
 use trunkline_proto::{DecodeError, Disconnect, Fault};
 
-/// The reason why a frame is not taken over as a request.
+/// The reason why a frame is not accepted as a request.
 #[derive(Debug)]
 pub(crate) enum Rejection {
     /// The request is answered with a fault.

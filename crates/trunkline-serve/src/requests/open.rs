@@ -1,4 +1,5 @@
-//! Opens variables, and subscribes them where the client asks for it: names in, results item by item.
+//! Opens variables by name, and subscribes them if the client requests it. The result is reported
+//! for each item.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::subscribe::subscribe_one;
 use crate::context::{Context, Page, Progress, Request};
 use crate::updates::Records;
 
-/// Number of misses per request for which the nearest name is searched.
+/// Maximum number of misses per request for which the nearest name is searched.
 const SUGGESTIONS_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ struct Names {
 impl Names {
     fn push(&mut self, name: &[u8]) {
         self.bytes.extend_from_slice(name);
-        // A frame, and so all of its names, is far below 4 GiB.
+        // A frame, and therefore the total of its names, is far below 4 GiB.
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -146,8 +147,8 @@ fn open_one(
     Ok(variable)
 }
 
-/// Adds the nearest existing name to the error, for the first few misses of a request. The
-/// search reads through tens of thousands of names.
+/// Adds the nearest existing name to the error, for the first few misses of a request. The search
+/// has to read tens of thousands of names.
 fn suggest(context: &Context, error: AccessError, misses: &mut u32) -> AccessError {
     let AccessError::UnknownName {
         name,

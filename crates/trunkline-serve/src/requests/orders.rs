@@ -1,6 +1,6 @@
-//! Library orders and queries of the audit, the alarm journal and the history: accepted, handed to the
-//! engine's host, and answered when it has replied. `deploy` receives the library of a DEPLOY, and
-//! `history` reads a HISTORY.
+//! Library orders, and queries of the audit, the alarm journal and the history. They are accepted,
+//! passed to the engine's host, and answered when the host has replied. `deploy` receives the
+//! library of a DEPLOY, and `history` reads a HISTORY.
 
 use std::borrow::Borrow;
 
@@ -23,14 +23,15 @@ use crate::request_budget::{Loan, Use};
 
 /// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
-/// An order, accepted or refused. Both have an audit entry (B-24), which may have to wait.
+/// An accepted or refused order. In both cases there is an audit entry (B-24), for which the order
+/// may have to wait.
 #[derive(Debug)]
 struct OrderRequest {
     request: u32,
-    /// `None` once it is handed over.
+    /// The order; `None` once it has been passed to the host.
     order: Option<Order>,
     refused: Option<Fault>,
-    /// The memory that it takes, until it is answered.
+    /// The memory that the order takes until it is answered.
     loan: Option<Loan>,
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn handle_alarm_journal(
     Ok(())
 }
 
-/// Parses a pattern; an empty one stands for all names.
+/// Parses a pattern; an empty pattern matches all names.
 pub(super) fn pattern_of(text: &str) -> Result<Option<Pattern>, Fault> {
     if text.is_empty() {
         return Ok(None);
@@ -130,7 +131,7 @@ pub(super) fn take_order(
 }
 
 impl Request for OrderRequest {
-    /// Hands the order over to the host, or answers why it is refused.
+    /// Passes the order to the host, or answers with the reason for its refusal.
     fn run(&mut self, context: &mut Context) -> Progress {
         let audited = self.order.as_ref().and_then(Order::audited);
         let room = match audited {
@@ -160,7 +161,7 @@ impl Request for OrderRequest {
             context.put_fault(self.request, &audit_unstored());
             return Progress::Done;
         };
-        // There was an administrator when the order was accepted.
+        // There was an administrator when the order was accepted, and the options do not change.
         let administrator = &context.options.administrator;
         if let (Some(order), Some(administrator)) = (self.order.take(), administrator) {
             let reply = Reply::to(&context.consumer, self.request).with_room(room);
@@ -174,7 +175,7 @@ impl Request for OrderRequest {
     }
 
     fn bytes(&self) -> usize {
-        // The memory of an accepted order is counted with the orders.
+        // The memory of an accepted order is already included in the memory of the orders.
         let name = self.order.as_ref().and_then(Order::audited);
         let sentence =
             |fault: &Fault| fault.sentence.len() + name.map_or(0, |(_, name)| name.len());
@@ -182,7 +183,7 @@ impl Request for OrderRequest {
     }
 }
 
-/// Claims room in the audit for the entry of an order. Returns `Ok(None)` if it cannot be
+/// Reserves room in the audit for the entry of an order. Returns `Ok(None)` if the entry cannot be
 /// stored.
 fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     context.parked_until = None;
@@ -200,8 +201,8 @@ fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     }
 }
 
-/// Returns the reason to refuse an order now, if there is one. `rights` is the result of checking the
-/// caller's rights.
+/// Returns the reason to refuse an order now, if there is one. `rights` is the result of the check
+/// of the caller's rights.
 pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Option<Fault> {
     if context.options.administrator.is_none() {
         let sentence = "this engine takes no orders over the network; it does what its own \
@@ -218,7 +219,7 @@ pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Opti
     })
 }
 
-/// Answers orders that have ended.
+/// Answers orders that the host has completed.
 pub(crate) fn answer_reports(context: &mut Context) {
     while let Some((request, result)) = context.consumer.take_report() {
         context.unanswered_orders = context.unanswered_orders.saturating_sub(1);

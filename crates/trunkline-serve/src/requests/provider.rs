@@ -1,13 +1,13 @@
 //! A client as the source of variables: an I/O server in a separate process.
 //!
 //! ```text
-//!  writers' threads --> the consumer's outbox --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
+//!  writers' threads --> the consumer's queue --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
 //!  PROVIDER_ANSWER  --> providers().answer
 //!  PUBLISH          --> the write path, as the variable's source
 //! ```
 //!
-//! The role lasts as long as the connection. Whatever ends the connection, including the deadline
-//! for silence, makes the variables bad with the cause.
+//! The role lasts as long as the connection. When the connection ends for any reason, including the
+//! deadline for silence, the quality of the variables becomes bad, with the cause.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,14 @@ use trunkline_types::{Moment, Reason, Value};
 use super::Rejection;
 use crate::context::Context;
 
-/// Number of sent orders to remember: as many as can be open, and as many late ones.
+/// Maximum number of sent orders to remember: the maximum number of open orders, and the same
+/// number of late ones.
 const SENT_MAX: usize = 2 * PROVIDER_PENDING_MAX;
 
 /// The provider role of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Provided {
-    /// Orders sent and not answered, by their ticket on this connection.
+    /// Orders that were sent and have not been answered, by their ticket on this connection.
     sent: BTreeMap<u64, SentOrder>,
     next_ticket: u64,
 }
@@ -48,8 +49,8 @@ struct SentOrder {
 }
 
 impl Provided {
-    /// Remembers an order that was sent. Orders that the engine has given up are removed only when
-    /// there are too many, oldest first.
+    /// Remembers an order that was sent. Orders for which the engine no longer waits are removed
+    /// only when there are too many, oldest first.
     fn expect(&mut self, number: u64, ticket: Ticket, handle: u32, value: Option<Value>) {
         self.next_ticket = number + 1;
         let sent = SentOrder {
@@ -63,7 +64,8 @@ impl Provided {
         }
     }
 
-    /// Handles a client's offer to be the source of every variable that names it.
+    /// Handles a client's offer to be the source of every variable that is configured with its
+    /// name.
     pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
         let provide = Provide::decode(frame)?;
         let name = provide.head().provider;
@@ -146,7 +148,8 @@ impl Provided {
             raw,
         }) = order
         {
-            // The writer of a write that timed out already knows that the outcome is unknown.
+            // If the write has timed out, its writer has already been informed that the outcome is
+            // unknown.
             if context.engine.providers().awaits_answer(ticket) {
                 let bytes = wire::encoded_len(&raw);
                 let room = context.records.room_for_bytes(bytes);
@@ -199,7 +202,7 @@ impl Provided {
         order
     }
 
-    /// Ends the role with the connection: the variables have lost their source.
+    /// Ends the provider role at the end of the connection: the variables have lost their source.
     pub(crate) fn stop_providing(&mut self, context: &mut Context) {
         let Some(id) = context.provider.take() else {
             return;

@@ -1,4 +1,4 @@
-//! Requests about lists of handles: reading, closing, unsubscribing, and requesting fresh values.
+//! Requests with a list of handles: reading, closing, unsubscribing, and requesting fresh values.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ enum HandlesVerb {
     Close,
     Info,
     RequestValue,
-    /// Removes the handles from this subscription, or ends all of it if `whole`.
+    /// Removes the handles from this subscription, or ends the whole subscription if `whole` is
+    /// true.
     Unsubscribe {
         subscription: u32,
         whole: bool,
@@ -39,7 +40,7 @@ fn collect<F>(list: List<'_, F>) -> Result<Vec<u32>, DecodeError>
 where
     F: for<'a> ListFrame<Item<'a> = u32>,
 {
-    // The capacity is bounded by the frame's length, which was checked.
+    // The capacity is limited by the frame's length, which has been checked.
     let mut handles = Vec::with_capacity(list.left() as usize);
     for handle in list {
         handles.push(handle?);
@@ -126,7 +127,7 @@ impl Request for HandlesRequest {
     }
 }
 
-/// Answers the next slice, in which nothing can fail.
+/// Answers the next slice of an operation that cannot fail.
 fn answer_closed<'h>(context: &mut Context, page: &mut Page, handles: &'h [u32]) -> &'h [u32] {
     let (request, first) = (page.request, page.first_index());
     let slice = page.slice(handles);

@@ -13,8 +13,8 @@ use crate::context::{Context, Page, Progress, Request};
 struct SnapshotRequest {
     page: Page,
     handles: Vec<u32>,
-    /// The values at one instant. `None` before they are taken, or if each page is taken
-    /// separately.
+    /// The values at one instant. `None` before they are taken, or if the values of each page are
+    /// taken separately.
     taken: Option<(Snapshot, Timestamp)>,
 }
 
@@ -82,7 +82,7 @@ impl Request for SnapshotRequest {
     }
 
     fn bytes(&self) -> usize {
-        // Longer values are shared with the variables.
+        // Long values are not counted, because they are shared with the variables.
         self.handles.len() * (size_of::<u32>() + size_of::<Update>())
     }
 }

@@ -1,4 +1,4 @@
-//! Subscribes variables that are open: handles in, results item by item.
+//! Subscribes open variables by handle. The result is reported for each item.
 
 use std::sync::Arc;
 
@@ -84,8 +84,9 @@ impl Request for SubscribeRequest {
     }
 }
 
-/// Under `all`, the client knows which update is the first after an OPEN, so that one uses no credit.
-/// After a SUBSCRIBE, only the engine knows whether there is a first reading.
+/// Subscribes one variable. Under `all`, the client knows which update is the first after an OPEN,
+/// so that update uses no credit. After a SUBSCRIBE, only the engine knows whether there is a first
+/// reading.
 pub(super) fn subscribe_one(
     context: &mut Context,
     variable: &Arc<Variable>,
@@ -125,7 +126,7 @@ pub(super) fn subscribe_one(
         .subscribe(&context.caller, variable, wanted)
         .map_err(|error| Fault::from(&error))?;
     match contract {
-        // The client has room for the bound it named, and grants more later.
+        // The client has room for the bound that it specified, and grants more credit later.
         Contract::All { elements, .. } if is_new => {
             context.consumer.grant(subscription, u64::from(elements));
         }
@@ -137,8 +138,8 @@ pub(super) fn subscribe_one(
     Ok(())
 }
 
-/// Takes the budget for one more item than `items`. It is kept until the session ends, because
-/// the memory of an ended item is reused for the next one.
+/// Takes the budget for one more item than `items`. It is held until the session ends, because the
+/// memory of an ended item is reused for the next item.
 fn charge_item(context: &mut Context, items: usize) -> Result<(), Fault> {
     let bytes = items.saturating_add(1).saturating_mul(ITEM_BYTES);
     if bytes <= context.account.taken(Use::Items) {

@@ -1,4 +1,4 @@
-//! Watched patterns: pages of the existing names, then changes.
+//! Watched patterns: sends pages of the existing names, then changes.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::context::{Context, SLICE};
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     by_number: BTreeMap<u32, Entry>,
-    /// The number at which the next turn begins.
+    /// The number of the watch at which the next turn begins.
     turn: u32,
 }
 
@@ -81,11 +81,11 @@ impl Watches {
     }
 
     /// Handles one slice of each pattern that has something to report, as long as the answers stay
-    /// below `room` bytes. Returns true if there is more to do at once.
+    /// below `room` bytes. Returns true if there is more to do now.
     pub(crate) fn run_watches(&mut self, context: &mut Context, room: usize) -> bool {
         let news = context.consumer.take_names_changed();
         let mut more = false;
-        // All patterns together take no more time than one search, and each gets its turn.
+        // All patterns together take no more time than one search, and each pattern gets its turn.
         let mut budget = StepBudget::new(SEARCH_STEPS);
         let Watches { by_number, turn } = self;
         let looks = |entry: &Entry| news || entry.progress != WatchProgress::Idle;
@@ -96,7 +96,7 @@ impl Watches {
             let Some(entry) = by_number.get_mut(number) else {
                 continue;
             };
-            // The pattern has to look, now or later.
+            // The pattern must be evaluated further, now or later.
             entry.progress = WatchProgress::More;
             if context.answers.len() >= room || budget.is_spent() {
                 more = true;
@@ -151,7 +151,7 @@ impl Watches {
         more
     }
 
-    /// Returns true if a pattern waits for updates to be taken.
+    /// Returns true if a pattern waits until updates have been taken.
     pub(crate) fn is_waiting(&self) -> bool {
         let mut entries = self.by_number.values();
         entries.any(|entry| entry.progress == WatchProgress::Waits)

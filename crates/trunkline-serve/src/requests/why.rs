@@ -1,4 +1,5 @@
-//! Explains why a variable does not reach a client: the engine's steps, then those of this session.
+//! Explains why a variable's updates do not reach a client: the engine's steps, then the steps of
+//! this session.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use trunkline_types::{Contract, Moment, WhyStage, WhyStep, WhyVerdict};
 
 use crate::context::{Context, ITEMS_PER_UNIT, Progress, Request, units_of};
 
-/// Period from which a client may wonder where its values are.
+/// Minimum sampling period, in seconds, that may explain why a client misses values.
 const LONG_PERIOD_SECONDS: f64 = 1.0;
 
 pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -20,7 +21,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         name: why.name.to_owned(),
     };
     if context.parked_until.is_some() {
-        // Behind the parked write, the answer would come too late to explain it.
+        // If the answer waited behind the parked write, it would be too late to explain the delay.
         asked.run(context);
     } else {
         context.queue.push(asked);
@@ -60,7 +61,7 @@ impl Request for WhyRequest {
     }
 }
 
-/// Returns the steps that explain what this session does with the variable's updates.
+/// Returns the steps that explain how this session handles the variable's updates.
 fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     let name = name.split_once('#').map_or(name, |(variable, _)| variable);
     let mut steps = Vec::new();
@@ -96,7 +97,7 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     steps
 }
 
-/// Returns a step if the subscription itself holds back the newest update.
+/// Returns a step if the subscription itself withholds the newest update.
 fn of_filter(
     context: &Context,
     id: u32,
@@ -158,7 +159,7 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep>
             sentence,
             "take updates faster, or ask for a larger buffer",
         );
-        // Past drops are only worth a note once the client has caught up.
+        // Once the client has caught up, past drops are only reported as a note.
         return Some(match waiting > 0 {
             true => step,
             false => WhyStep {

@@ -42,7 +42,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
                 break;
             }
         };
-        // A write waits behind anything that waits, because requests keep their order.
+        // A write waits behind all waiting requests, because requests are carried out in order.
         let kept = if !context.queue.is_empty() || !behind.is_empty() {
             copy(context, &write, is_published).map(|write| behind.push(write))
         } else if context.parked.holds(write.handle) {
@@ -68,8 +68,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         }
     }
     if behind.is_empty() {
-        // The payload is longer than the values, but a quarter of the credit is only
-        // approximate.
+        // The payload is longer than the values, but the quarter of the credit is only approximate.
         let bytes = frame.payload().len();
         context.unanswered.give_back(frame.count() as usize, bytes);
     } else {
@@ -82,7 +81,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
     result
 }
 
-/// Returns an owned copy of a write that has to wait, if there is memory for it.
+/// Returns an owned copy of a write that has to wait, if there is enough memory for it.
 fn copy(
     context: &mut Context,
     write: &WriteRecord<'_>,
@@ -118,7 +117,7 @@ impl Request for QueuedWrites {
     }
 }
 
-/// Tries parked writes again: for each variable, as many as there is room for now.
+/// Tries parked writes again: for each variable, as many writes as there is room for now.
 pub(crate) fn retry_parked(context: &mut Context) {
     if context.parked.is_empty() {
         return;
@@ -128,7 +127,7 @@ pub(crate) fn retry_parked(context: &mut Context) {
     run_waiting(context, writes.into_iter());
 }
 
-/// Carries out writes that waited. A write that finds no room is parked, and so are later
+/// Carries out writes that waited. A write for which there is no room is parked, and so are later
 /// writes to the same variable.
 fn run_waiting(context: &mut Context, writes: impl Iterator<Item = OwnedWrite>) {
     let mut handles = std::mem::take(&mut context.handles);
@@ -226,8 +225,8 @@ fn attempt(
     if origin == Origin::SourceRaw {
         let properties = variable.properties();
         let raw_type = properties.raw_type();
-        // The value has the type that the provider was told. The engine reports any error in
-        // it.
+        // The value should have the type that was sent to the provider. The engine reports any
+        // error in it.
         if raw_type != variable.data_type()
             && check_room_to_decode(raw_type, record.value).is_ok()
             && let Ok(decoded) = wire::decode_whole(raw_type, record.value)
@@ -260,7 +259,7 @@ fn attempt(
                 if context.consumer.wait_for_room(variable) {
                     return Ok(Attempted::Parked(until));
                 }
-                // The feed was drained in the meantime: there is room, or the subscription
+                // The feed was drained in the meantime: there is room, or the subscription has
                 // ended.
             }
         }
@@ -275,10 +274,11 @@ pub(super) fn check_extension(features: Features, options: &WriteOptions) -> Res
     }
 }
 
-/// Returns true if the write has only a value: it is written as is, and stamped on arrival.
+/// Returns true if the write has only a value, which is then written unchanged and gets its
+/// timestamp on arrival.
 fn is_bare(options: &WriteOptions) -> bool {
     let bare = WriteOptions {
-        // This makes no difference where nothing can delay the write.
+        // This has no effect if nothing can delay the write.
         try_only: options.try_only,
         ..WriteOptions::default()
     };

@@ -1,7 +1,7 @@
 //! The driver's interface to a session: input, output, time, and the end.
 //!
-//! Input: frames are admitted and handed to the requests. Output: answers first, then updates,
-//! through the gather buffer in throughput mode.
+//! Input: frames are admitted and passed to the requests. Output: answers first, then updates; in
+//! throughput mode, both pass through the gather buffer.
 
 use trunkline_engine::Update;
 use trunkline_engine::search::Matcher;
@@ -30,10 +30,11 @@ use crate::write_run::OwnedWrite;
 
 use super::{Phase, Session, may_come_back};
 
-/// Maximum number of answer bytes waiting for a client that does not read. Beyond it, the client's
-/// input is left unread.
+/// Maximum number of answer bytes waiting for a client that does not read. Above this number, the
+/// session stops reading the client's input.
 const ANSWERS_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of bytes in waiting requests. Beyond it, the session's input is left unread.
+/// Maximum number of bytes in waiting requests. Above this number, the session stops reading its
+/// input.
 const WORK_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum payload of a request. Only values may be longer; lists are split into several frames.
@@ -53,7 +54,8 @@ impl Endpoint for Session {
         self.context.moment = Moment { now, wall };
         self.liveness.handle_received(now);
         match self.read_frames(bytes) {
-            // Sends the updates that these frames made for other sessions, where this thread may.
+            // Sends the updates that these frames have caused for other sessions, if this thread
+            // may send.
             Ok(()) => self.context.wakes.send(),
             Err(cause) => self.fail(cause),
         }
@@ -85,7 +87,7 @@ impl Endpoint for Session {
             more = true;
         } else if self.is_open() {
             more |= self.send_updates(end, out);
-            // The last updates of removed variables may have been among them.
+            // The updates just sent may have included the last updates of removed variables.
             if self.watches.is_waiting() {
                 more |= self.watches.run_watches(&mut self.context, budget);
                 self.context.answers.send(out, budget, self.frame_max);
@@ -103,7 +105,7 @@ impl Endpoint for Session {
             }
         }
         if !was_reading && out.len() > start {
-            // The peer takes what is sent to it, so it is alive.
+            // The peer receives data, so it is alive.
             self.excuse_peer(now);
         }
         self.context.wakes.flush();
@@ -199,8 +201,8 @@ impl Endpoint for Session {
     }
 
     fn lets_writers_send(&self) -> bool {
-        // Writers may send only updates: answers to the client's requests are left to its own
-        // thread.
+        // Writers may send only updates; the session's own thread sends the answers to the client's
+        // requests.
         self.is_open()
             && self.gathering.is_none()
             && self.context.answers.is_empty()
@@ -223,7 +225,7 @@ impl Endpoint for Session {
 }
 
 impl Session {
-    /// Handles the frames that are complete, and keeps the rest.
+    /// Handles the complete frames, and buffers an incomplete one.
     fn read_frames(&mut self, mut input: &[u8]) -> Result<(), Disconnect> {
         loop {
             // The frame borrows the buffer, so the buffer is moved out of `self`; the hello changes
@@ -246,10 +248,11 @@ impl Session {
     }
 
     /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
-    /// read from the transport are already taken over, so a session that may not keep them ends.
+    /// read from the transport have already been taken, so a session that is not allowed to hold
+    /// them ends.
     fn settle_account(&mut self) -> Result<(), Disconnect> {
         let held = self.frames.held_bytes();
-        // A request was admitted with at least the memory that it takes.
+        // A request was admitted with at least the memory that it needs.
         self.context
             .account
             .lower(Use::Requests, self.context.queue.bytes());
@@ -364,7 +367,7 @@ impl Session {
         Ok(())
     }
 
-    /// Carries out a leaving client's writes, as far as they need not wait.
+    /// Carries out those writes of a disconnecting client that need not wait.
     fn finish_writes(&mut self) {
         let context = &mut self.context;
         retry_parked(context);
@@ -380,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Same as `poll_output` without a buffer, but through the gather buffer.
+    /// Like `poll_output` without a gather buffer, but passes the output through the gather buffer.
     fn gather_output(
         &mut self,
         now: Tick,
@@ -403,8 +406,8 @@ impl Session {
         more
     }
 
-    /// Answers what others have done, and carries out requests. Returns true if there is more to do
-    /// at once.
+    /// Answers requests that others have completed, and carries out requests. Returns true if there
+    /// is more to do now.
     fn run_work(&mut self, budget: usize) -> bool {
         let context = &mut self.context;
         context
@@ -424,8 +427,8 @@ impl Session {
     }
 
     /// Carries out requests until none is left, the answers have reached `room` bytes, a write
-    /// waits for room in a feed, or other sessions get their turn. Returns true if there is more to
-    /// do at once.
+    /// waits for room in a feed, or other sessions must get their turn. Returns true if there is
+    /// more to do now.
     fn run_requests(&mut self, room: usize) -> bool {
         let context = &mut self.context;
         retry_parked(context);
@@ -453,8 +456,8 @@ impl Session {
         !context.queue.is_empty()
     }
 
-    /// Sends updates as far as there is room in `out` up to `end`. Returns true if there is more to
-    /// send at once.
+    /// Sends updates while there is room in `out` up to `end`. Returns true if there is more to
+    /// send now.
     fn send_updates(&mut self, end: usize, out: &mut Vec<u8>) -> bool {
         let context = &mut self.context;
         let start = out.len();
@@ -471,7 +474,7 @@ impl Session {
         let is_full = sink.finish();
         split_oversized(out, start, self.frame_max);
         self.put_answers_before(start, out);
-        // Updates taken from a feed may have made the room that a parked write waits for.
+        // Updates taken from a feed may have freed the room for which a parked write waits.
         (left && is_full) || (self.context.parked_until.is_some() && out.len() > start)
     }
 
@@ -491,16 +494,16 @@ impl Session {
         }
     }
 
-    /// Restarts the peer's deadlines, because silence or half a frame is not the peer's fault while
-    /// this end does not read.
+    /// Restarts the peer's deadlines. While this end does not read, neither silence nor an
+    /// incomplete frame is the peer's fault.
     fn excuse_peer(&mut self, now: Tick) {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
 }
 
-/// Takes the memory for a request before it is decoded. Returns false if the request was refused
-/// before.
+/// Reserves the memory for a request before it is decoded. Returns false if an earlier frame of the
+/// request was refused.
 fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Rejection> {
     let bytes = bytes_waiting(kind, frame);
     if bytes == 0 {
@@ -544,10 +547,10 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
 }
 
 /// Returns the maximum memory of a request of this kind while it waits. Returns 0 if it does not
-/// wait, or if its memory is counted where it is decoded.
+/// wait, or if its memory is charged where it is decoded.
 fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
     let payload = frame.payload().len();
-    // An item takes at least one byte, whatever the header says.
+    // An item takes at least one byte, regardless of the count in the header.
     let count = (frame.count() as usize).min(payload);
     let item = match kind {
         FrameKind::Open | FrameKind::Close | FrameKind::Read | FrameKind::Info => size_of::<u32>(),

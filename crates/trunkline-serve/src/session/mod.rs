@@ -31,12 +31,12 @@ use crate::write_run::{Parked, Unanswered};
 /// The session of one connection, from its hello to its end.
 #[derive(Debug)]
 pub struct Session {
-    /// What its requests use.
+    /// The state that its requests use.
     context: Context,
     phase: Phase,
     frames: FrameBuffer,
-    /// An incomplete frame has time until then, whatever its own deadline, because this end did not
-    /// read.
+    /// Time until which an incomplete frame is not overdue, regardless of its own deadline, because
+    /// this end did not read.
     excused_until: Tick,
     liveness: Liveness,
     frame_max: u32,
@@ -51,7 +51,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Phase {
-    /// Only a hello is accepted, until `deadline`.
+    /// Waits for a hello until `deadline`, and accepts no other frame.
     Hello {
         deadline: Tick,
     },
@@ -69,7 +69,7 @@ impl Wake for Silent {
 }
 
 impl Session {
-    /// Returns the session of a new connection. `wake` is called when there is new output.
+    /// Creates the session of a new connection, which calls `wake` when it has new output.
     pub fn new(
         engine: Engine,
         options: Arc<ServeOptions>,
@@ -135,7 +135,7 @@ impl Session {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Says goodbye and closes, after sending what is queued.
+    /// Sends the queued output and the goodbye, then closes.
     pub fn shut_down(&mut self, goodbye: &Goodbye) {
         if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
             goodbye.encode(&mut self.context.answers.frames);
@@ -190,8 +190,8 @@ impl Session {
         Ok(())
     }
 
-    /// Starts throughput mode if the client asks for it and it was agreed. Returns the granted
-    /// terms.
+    /// Starts throughput mode if the client requests it and both ends have the feature. Returns the
+    /// granted terms.
     fn begin_to_gather(&mut self, hello: &Hello, agreement: &Agreement) -> Option<Throughput> {
         let asked = hello.throughput?;
         if !agreement.features.contains(Features::THROUGHPUT) {
@@ -225,7 +225,7 @@ impl Session {
             engine_version: options.version.clone(),
             throughput,
         };
-        // Sent at once: gathering begins only when both ends know of it.
+        // Send it immediately: gathering begins only when both ends know of it.
         self.context.send_gathered = true;
         welcome.encode(&mut self.context.answers.frames);
     }
@@ -234,11 +234,11 @@ impl Session {
         matches!(self.phase, Phase::Closing(_) | Phase::Ended)
     }
 
-    /// Ends the session, and tells the peer why where it would read it.
+    /// Ends the session, and sends the reason to the peer if the peer can read it.
     fn fail(&mut self, cause: Disconnect) {
         match (&cause, cause.goodbye()) {
             (Disconnect::NotTrunkline { first_bytes }, _) => {
-                // The reader is a person with a tool that shows bytes.
+                // The refusal is for a user with a tool that shows bytes.
                 let refused = Refused {
                     code: FaultCode::Malformed,
                     versions: self.context.options.negotiation.versions,
@@ -263,8 +263,8 @@ impl Session {
         self.release(comes_back);
     }
 
-    /// Releases everything that other sessions might wait for. With `comes_back`, the client may
-    /// continue in another session, which must resume where this one ended.
+    /// Releases everything that other sessions might wait for. If `comes_back` is true, the client
+    /// may continue in another session, which must resume where this one ended.
     fn release(&mut self, comes_back: bool) {
         self.provided.stop_providing(&mut self.context);
         self.context
@@ -295,8 +295,9 @@ impl Session {
     }
 }
 
-/// Returns true if the client may dial again and continue: it has not said that it is done, and was
-/// not told to go. A client whose engine went silent also says goodbye, and comes back.
+/// Returns true if the client may dial again and continue: it has not announced that it has
+/// finished, and the engine has not dismissed it. A client whose engine became silent also sends a
+/// goodbye, but may return.
 fn may_come_back(cause: &Disconnect) -> bool {
     match cause {
         Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
@@ -314,7 +315,7 @@ fn may_come_back(cause: &Disconnect) -> bool {
     }
 }
 
-/// Returns the peer's origin, followed by its description of itself, which is not verified.
+/// Returns the peer's origin, followed by its own description, which is not verified.
 fn described(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
     for said in [&hello.client_name, &hello.program] {

@@ -12,13 +12,13 @@ pub const ALARMS_MAX: usize = 32;
 pub const ALARM_NAME_BYTES_MAX: usize = 64;
 /// Lowest and highest priority; 1000 is the most urgent (H-08).
 pub const PRIORITY_RANGE: (u16, u16) = (1, 1000);
-/// Longest delay, and longest time of a rate of change.
+/// Maximum delay, and maximum time of a rate of change.
 pub const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// One alarm of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlarmDefinition {
-    /// The name, unique within the variable: the segment `hi` of `boiler/level#alarm.hi.state`.
+    /// The name, unique within the variable, such as `hi` in `boiler/level#alarm.hi.state`.
     pub name: String,
     pub kind: AlarmKind,
     pub enabled: bool,
@@ -26,37 +26,37 @@ pub struct AlarmDefinition {
     pub on_delay: Duration,
     /// Time for which the condition must not be met before the alarm is cleared.
     pub off_delay: Duration,
-    /// 1 to 1000; 1000 is the most urgent.
+    /// Priority from 1 to 1000; 1000 is the most urgent.
     pub priority: u16,
-    /// Alarms of one area are acknowledged together (H-10).
+    /// The area; alarms of one area can be acknowledged together (H-10).
     pub area: String,
     pub acknowledge: Acknowledge,
-    /// The alarm must be reset after the process is normal again.
+    /// True if the alarm must be reset after the process has returned to normal.
     pub latched: bool,
     pub description: String,
-    /// What the operator should do.
+    /// Instructions for the operator.
     pub help: String,
-    /// Full name of a variable; the alarm is suppressed while it is true, or a number other than 0.
-    /// Empty if there is none.
+    /// Full name of a variable that suppresses the alarm while its value is true or a nonzero
+    /// number. Empty if there is none.
     pub suppressed_by: String,
 }
 
-/// What raises an alarm (H-06).
+/// The kind of an alarm: the condition that raises it (H-06).
 #[derive(Clone, PartialEq, Debug)]
 pub enum AlarmKind {
-    /// The value is beyond a limit. The alarm clears only when the value is back by `deadband`
-    /// (H-07).
+    /// The value is beyond a limit. The alarm clears only when the value has returned inside the
+    /// limit by at least `deadband` (H-07).
     Limit {
         level: LimitLevel,
         limit: Operand,
-        /// In units of the value, 0 or more.
+        /// In the units of the value; 0 or more.
         deadband: f64,
     },
     /// The value differs from a setpoint by more than `limit`.
     Deviation {
         setpoint: Operand,
         limit: f64,
-        /// In units of the value, 0 or more.
+        /// In the units of the value; 0 or more.
         deadband: f64,
     },
     /// The value changes by more than `change` within `time`.
@@ -85,7 +85,7 @@ pub enum LimitLevel {
 }
 
 impl LimitLevel {
-    /// Returns true for the limits above which a value is in alarm.
+    /// Returns true for the limits that raise an alarm when a value exceeds them.
     pub const fn is_high(self) -> bool {
         matches!(self, Self::Hi | Self::HiHi)
     }
@@ -105,10 +105,10 @@ pub enum BitsNeeded {
     All,
 }
 
-/// How an alarm is acknowledged (H-08).
+/// The way in which an alarm is acknowledged (H-08).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Acknowledge {
-    /// By itself, once the process is normal again.
+    /// Automatically, once the process has returned to normal.
     Auto,
     /// By a user.
     #[default]
@@ -116,7 +116,7 @@ pub enum Acknowledge {
 }
 
 impl AlarmKind {
-    /// The name of the kind, which is also the default name of the alarm.
+    /// Returns the name of the kind, which is also the default name of the alarm.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Limit { level, .. } => match level {
@@ -136,7 +136,7 @@ impl AlarmKind {
 }
 
 impl AlarmKind {
-    /// The full name of the variable that has the limit or the setpoint.
+    /// Returns the full name of the variable whose value is the limit or the setpoint.
     pub fn variable(&self) -> Option<&String> {
         match self {
             Self::Limit { limit: operand, .. }

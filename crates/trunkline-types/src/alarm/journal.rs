@@ -4,8 +4,8 @@
 //! number | when | variable | alarm | event | from -> to | who | comment | value | limit | ..
 //! ```
 //!
-//! Entries are numbered from 1 without a gap, over restarts of the engine. The oldest entries are
-//! removed; the number of the oldest remaining entry shows how many.
+//! Entries are numbered consecutively from 1, even across restarts of the engine. The oldest
+//! entries are removed; the number of the oldest remaining entry shows how many have been removed.
 
 use super::{AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};
 use crate::audit::PageScan;
@@ -16,7 +16,7 @@ use crate::{Pattern, StepBudget, Timestamp};
 pub struct AlarmChange {
     pub when: Timestamp,
     pub event: AlarmEvent,
-    /// The state before; the state after is that of the record.
+    /// The state before the change; the state after it is in the record.
     pub from: AlarmState,
     /// The principal of the operator; empty if the engine changed the state.
     pub who: String,
@@ -26,20 +26,20 @@ pub struct AlarmChange {
     pub status: AlarmStatus,
 }
 
-/// What the journal records.
+/// An event recorded in the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JournalEvent {
     Alarm(AlarmEvent),
-    /// Changes that found no room and are missing, with their number.
+    /// Changes are missing because there was no room for them; contains their number.
     Lost(u64),
-    /// The oldest entries were removed.
+    /// The oldest entries were removed; contains their number.
     Removed(u64),
-    /// An event of a newer version, by its number.
+    /// An event defined by a newer version; contains its number.
     Other(u8),
 }
 
 impl JournalEvent {
-    /// The number of the event in stores and frames, and the count that belongs to it.
+    /// Returns the number of the event in stores and frames, and the associated count.
     pub fn parts(self) -> (u8, u64) {
         match self {
             Self::Alarm(event) => (event.number(), 0),
@@ -70,7 +70,7 @@ impl JournalEvent {
 /// An entry of the alarm journal.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlarmEntry {
-    /// Number of the entry: one more than the previous entry's.
+    /// Number of the entry: the number of the previous entry plus one.
     pub number: u64,
     /// Time of the change, by the engine's clock.
     pub when: Timestamp,
@@ -92,7 +92,7 @@ pub struct AlarmEntry {
 }
 
 impl AlarmEntry {
-    /// The entry of a change.
+    /// Creates the entry for a change.
     pub fn of_change(number: u64, change: &AlarmChange) -> Self {
         let AlarmStatus {
             variable,
@@ -116,7 +116,7 @@ impl AlarmEntry {
         }
     }
 
-    /// An entry that is about the journal itself.
+    /// Creates an entry for an event of the journal itself.
     pub fn of_journal(number: u64, when: Timestamp, event: JournalEvent, comment: String) -> Self {
         Self {
             number,
@@ -141,21 +141,21 @@ pub struct AlarmJournalQuery {
     /// Number of the first entry of the page, in either order. `None` starts at the newest or the
     /// oldest entry, according to the order.
     pub from: Option<u64>,
-    /// Only entries from this time on.
+    /// Selects entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only entries before this time.
+    /// Selects entries before this time.
     pub until: Option<Timestamp>,
-    /// Only entries of variables with a matching name.
+    /// Selects entries of variables with a matching name.
     pub pattern: Option<Pattern>,
-    /// Only entries of alarms in this area; empty for all.
+    /// Selects entries of alarms in this area; empty for all.
     pub area: String,
-    /// Only entries of alarms of this priority and above.
+    /// Selects entries of alarms of this priority and above.
     pub priority_min: u16,
-    /// Only entries whose state after the change is one of these; empty for all.
+    /// Selects entries whose state after the change is one of these; empty for all.
     pub states: Vec<AlarmState>,
-    /// Returns entries from newest to oldest; the default is oldest first.
+    /// True to return entries from newest to oldest; the default is oldest first.
     pub newest_first: bool,
-    /// Maximum number of entries in the answer; 0 means as many as a page may hold.
+    /// Maximum number of entries in the answer; 0 for the maximum of a page.
     pub limit: u32,
 }
 
@@ -176,7 +176,7 @@ impl AlarmJournalQuery {
         let is_in_time = self.since.is_none_or(|since| entry.when >= since)
             && self.until.is_none_or(|until| entry.when < until);
         if let JournalEvent::Lost(_) = entry.event {
-            // Any alarm may be concerned.
+            // The missing or removed entries may belong to any alarm.
             return is_in_time;
         }
         let is_selected = (self.area.is_empty() || self.area == entry.area)
@@ -189,8 +189,8 @@ impl AlarmJournalQuery {
         is_in_time && is_selected && is_named()
     }
 
-    /// Takes a page out of `entries`, which start at [`from`](Self::from) and are in the requested
-    /// order. Returns the matching entries and the number at which the next page begins.
+    /// Takes a page from `entries`, which must start at [`from`](Self::from) and be in the
+    /// requested order. Returns the matching entries and the number at which the next page begins.
     pub fn take_page<E>(
         &self,
         entries: impl Iterator<Item = Result<AlarmEntry, E>>,
@@ -200,20 +200,21 @@ impl AlarmJournalQuery {
     }
 }
 
-/// What an engine keeps of an alarm over restarts.
+/// The state of an alarm that an engine preserves across restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeptAlarm {
     /// Full name of the variable.
     pub variable: String,
     /// Name of the alarm.
     pub alarm: String,
-    /// Wire form of the definition. The state is dropped if the alarm has another one now.
+    /// Wire form of the definition. The state is discarded if the alarm now has a different
+    /// definition.
     pub definition: Vec<u8>,
-    /// The state that follows the process, whether or not the alarm is hidden.
+    /// The state according to the process, regardless of whether the alarm is hidden.
     pub process: AlarmState,
-    /// Whether the alarm is shelved, suppressed by design, and out of service.
+    /// Three flags: the alarm is shelved, suppressed by design, out of service.
     pub hidden: [bool; 3],
-    /// When the delay began that passes before the state follows the condition.
+    /// Start of the on-delay or off-delay in progress; `None` if there is none.
     pub delayed_since: Option<Timestamp>,
     pub record: AlarmRecord,
 }

@@ -1,4 +1,4 @@
-//! Alarms of variables: how they are defined (`definition`), their states (`status`), and the record
+//! Alarms of variables: their definitions (`definition`), their states (`status`), and the record
 //! of their changes (`journal`).
 
 mod definition;

@@ -1,4 +1,4 @@
-//! The state of an alarm, and what operators do with it.
+//! The state of an alarm, and the actions of operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::AlarmDefinition;
 use crate::Timestamp;
 
-/// The state of an alarm that an operator sees.
+/// The state of an alarm as shown to operators.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum AlarmState {
-    /// The alarm is not active, and nobody needs to act.
+    /// The alarm is not active, and no action is necessary.
     #[default]
     Normal,
     /// The alarm is active, and no operator has acknowledged it.
@@ -21,13 +21,14 @@ pub enum AlarmState {
     ReturnedUnacknowledged,
     /// The process returned to normal, but the alarm is latched: it must be acknowledged and reset.
     LatchedUnacknowledged,
-    /// As before, and an operator has acknowledged it: it must be reset.
+    /// The process returned to normal, and an operator has acknowledged the alarm, but it is
+    /// latched: it must be reset.
     LatchedAcknowledged,
     /// An operator has hidden the alarm for a limited time.
     Shelved,
     /// A condition of the process suppresses the alarm.
     SuppressedByDesign,
-    /// The alarm is switched off until somebody returns it to service.
+    /// The alarm is out of service until an operator returns it to service.
     OutOfService,
 }
 
@@ -45,7 +46,7 @@ impl AlarmState {
         Self::OutOfService,
     ];
 
-    /// The name used in files, frames and output.
+    /// Returns the name used in files, frames and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -64,7 +65,7 @@ impl AlarmState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The number of the state in stores and frames.
+    /// Returns the number of the state in stores and frames.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -73,7 +74,7 @@ impl AlarmState {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns true if the alarm waits for an acknowledgement.
+    /// Returns true if the alarm needs an acknowledgement.
     pub const fn is_unacknowledged(self) -> bool {
         matches!(
             self,
@@ -96,7 +97,7 @@ impl fmt::Display for AlarmState {
     }
 }
 
-/// What happens to an alarm.
+/// An event that can change the state of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AlarmEvent {
     /// The condition is met, and the on-delay has passed.
@@ -115,7 +116,7 @@ pub enum AlarmEvent {
 }
 
 impl AlarmEvent {
-    /// All events.
+    /// All events, in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Raise,
         Self::Clear,
@@ -144,7 +145,7 @@ impl AlarmEvent {
         }
     }
 
-    /// The number of the event in stores and frames.
+    /// Returns the number of the event in stores and frames.
     pub const fn number(self) -> u8 {
         match self {
             Self::Raise => 1,
@@ -165,7 +166,7 @@ impl AlarmEvent {
     }
 }
 
-/// What is known of an alarm, besides its definition.
+/// The state of an alarm with its times and values, without its definition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlarmRecord {
     pub state: AlarmState,
@@ -177,7 +178,7 @@ pub struct AlarmRecord {
     pub raised: Option<Timestamp>,
     pub cleared: Option<Timestamp>,
     pub acknowledged: Option<Timestamp>,
-    /// The principal who acknowledged it; empty if nobody did.
+    /// The principal that acknowledged it; empty if it has not been acknowledged.
     pub acknowledged_by: String,
     pub comment: String,
     pub shelved_until: Option<Timestamp>,
@@ -190,17 +191,17 @@ pub struct AlarmStatus {
     /// Full name of the variable.
     pub variable: String,
     pub definition: Arc<AlarmDefinition>,
-    /// The limit or the setpoint now; `None` if it is not known, or the alarm has none.
+    /// The current limit or setpoint; `None` if it is unknown or the alarm has none.
     pub operand: Option<f64>,
     pub record: AlarmRecord,
 }
 
-/// What an operator does with an alarm.
+/// An operator's action on an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmAction {
     Acknowledge,
     Reset,
-    /// Hides the alarm for a limited time.
+    /// Hides the alarm for this time.
     Shelve(Duration),
     Unshelve,
     TakeOutOfService,
@@ -208,7 +209,7 @@ pub enum AlarmAction {
 }
 
 impl AlarmAction {
-    /// The event that the action is for the alarm.
+    /// Returns the event that the action causes.
     pub fn event(self) -> AlarmEvent {
         match self {
             Self::Acknowledge => AlarmEvent::Acknowledge,

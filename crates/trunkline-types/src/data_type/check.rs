@@ -10,7 +10,7 @@ use super::{
     STRUCT_FIELDS_MAX, StructType,
 };
 
-/// The type is not legal for a variable.
+/// The reason why a variable cannot have a type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TypeError {
     #[error("an enum needs at least one label")]
@@ -23,7 +23,7 @@ pub enum TypeError {
     /// A label or field name is longer than [`LABEL_BYTES_MAX`].
     #[error("a label or field name has {bytes} bytes; {LABEL_BYTES_MAX} is the limit")]
     LabelTooLong {
-        /// Its length in bytes.
+        /// Length of the label in bytes.
         bytes: usize,
     },
     /// The array has no dimension, or more than [`ARRAY_RANK_MAX`].
@@ -41,13 +41,13 @@ pub enum TypeError {
     },
     #[error("the field {name:?} appears twice in one struct")]
     DuplicateField { name: Arc<str> },
-    /// Structs are nested more than [`STRUCT_DEPTH_MAX`] deep.
+    /// Structs are nested more than [`STRUCT_DEPTH_MAX`] levels deep.
     #[error("structs are nested more than {STRUCT_DEPTH_MAX} deep")]
     TooDeep,
     /// The fixed lengths alone exceed the size limit of a value.
     #[error("its fixed lengths make values of {bytes} bytes; {VALUE_BYTES_MAX} is the limit")]
     TooLarge {
-        /// Size in bytes of the type's smallest value in memory, saturated.
+        /// Size in bytes of the type's smallest value in memory; saturates.
         bytes: u64,
     },
 }
@@ -77,8 +77,8 @@ impl DataType {
                 }
                 let element = ty.element.fixed_size().unwrap_or(size_of::<Arc<str>>());
                 let lengths = ty.shape.iter().map(|length| u64::from(length.unwrap_or(0)));
-                // With a free dimension the smallest value is empty, whatever the other lengths
-                // are.
+                // With a free dimension, the smallest value is empty, regardless of the other
+                // lengths.
                 Ok(if ty.shape.contains(&None) {
                     0
                 } else {

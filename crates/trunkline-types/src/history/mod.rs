@@ -1,10 +1,10 @@
-//! History: which variables an engine records, and what a reader gets.
+//! History: the selection of recorded variables, and the data that a reader gets.
 //!
 //! ```text
-//! HistoryRule       which variables are recorded, and how      settings
+//! HistoryRule       selects variables and their settings       settings
 //! Rows              consecutive rows of one variable           rows
-//! HistoryQuery      what a reader asks for                     query
-//! HistoryPage       what it gets: series of rows or buckets    query
+//! HistoryQuery      a reader's request                         query
+//! HistoryPage       the answer: series of rows or buckets      query
 //! ```
 
 mod query;

@@ -11,13 +11,13 @@ pub const POINTS_MAX: u32 = 100_000;
 /// Selects rows of a history.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistoryQuery {
-    /// The variables, also those that are no longer deployed.
+    /// Selects variables, including those that are no longer deployed.
     pub patterns: Vec<Pattern>,
-    /// Only rows from this source timestamp on.
+    /// Selects rows from this source timestamp on.
     pub since: Option<Timestamp>,
-    /// Only rows before this source timestamp.
+    /// Selects rows before this source timestamp.
     pub until: Option<Timestamp>,
-    /// Only updates and events after this position, by epoch and sequence. For queries of rows.
+    /// Selects updates and events after this position, by epoch and sequence. For queries of rows.
     pub after: Option<Position>,
     pub form: HistoryForm,
     /// For buckets: the time that good data cover, and the time-weighted mean, also in buckets in
@@ -25,11 +25,11 @@ pub struct HistoryQuery {
     pub durations: bool,
     /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
     pub from: Option<HistoryCursor>,
-    /// Maximum number of rows, events and buckets of the page; 0 means as many as a page may hold.
+    /// Maximum number of rows, events and buckets of the page; 0 for the maximum of a page.
     pub limit: u32,
 }
 
-/// What a query returns of each variable.
+/// The data that a query returns for each variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HistoryForm {
     /// All rows and events.
@@ -62,7 +62,7 @@ pub struct Grid(pub Option<NonZeroU64>);
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HistoryCursor {
     pub variable: String,
-    /// Number of the series, of those with this name.
+    /// Number of the series among the series with this name.
     pub series: u32,
     /// The key up to which the rows were read; `None` if the page ends before the first row.
     pub after: Option<RowKey>,
@@ -70,21 +70,22 @@ pub struct HistoryCursor {
     pub state: Vec<u8>,
 }
 
-/// A page of a history: by variable in the order of their names, and within a variable by time.
+/// A page of a history, ordered by the names of the variables, and by time within a variable.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistoryPage {
     pub series: Vec<HistorySeries>,
-    /// Where the next page begins; `None` if this is the last page.
+    /// Beginning of the next page; `None` if this is the last page.
     pub next: Option<HistoryCursor>,
-    /// Where the history is kept and any problem of it, in a sentence.
+    /// The place where the history is stored and any problem of the store, in a sentence.
     pub state: String,
 }
 
-/// What a page has of one variable.
+/// The part of a page that belongs to one variable and type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistorySeries {
     pub variable: String,
-    /// The type of the values. A variable that was deployed with several types has a series for each.
+    /// The type of the values. A variable that was deployed with several types has a series for
+    /// each.
     pub data_type: DataType,
     pub units: String,
     pub data: SeriesData,
@@ -101,7 +102,7 @@ pub enum SeriesData {
 }
 
 impl SeriesData {
-    /// Number of rows, events and buckets.
+    /// Returns the number of rows, events and buckets.
     pub fn len(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.len() + rows.marks().len(),
@@ -131,7 +132,7 @@ pub struct Bucket {
     pub last: f64,
     pub min: f64,
     pub max: f64,
-    /// The sum of the numbers; divided by `count` it is their mean.
+    /// The sum of the numbers; divided by `count`, it is their mean.
     pub sum: f64,
     /// Nanoseconds of the bucket in which the value was known and not bad: from each such row to the
     /// next row or event. 0 unless the query asks for durations.
@@ -208,7 +209,7 @@ impl Bucket {
         self.count += 1;
     }
 
-    /// Adds what a later part of the same bucket has.
+    /// Adds a later part of the same bucket.
     pub fn join(&mut self, later: &Bucket) {
         self.bad += later.bad;
         self.lost += later.lost;
@@ -228,14 +229,14 @@ impl Bucket {
         self.count += later.count;
     }
 
-    /// The mean of the numbers; NaN if there are none.
+    /// Returns the mean of the numbers; NaN if there are none.
     pub fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }
 }
 
 impl HistoryForm {
-    /// Returns the width of the buckets over this time, if the query asks for buckets.
+    /// Returns the width of the buckets over this period, if the query requests buckets.
     pub fn width(self, since: i64, until: i64) -> Option<u64> {
         match self {
             Self::Rows | Self::Last | Self::Total | Self::Interpolated(_) | Self::Stepped(_) => {
@@ -243,7 +244,7 @@ impl HistoryForm {
             }
             Self::Buckets(width) => Some(width.get()),
             Self::Points(points) => {
-                // The first bucket may begin before the time.
+                // The first bucket may begin before the period.
                 let most = u64::from(points.clamp(2, POINTS_MAX)) - 1;
                 let span = until.saturating_sub(since).max(1) as u64;
                 Some(span.div_ceil(most).next_power_of_two())
@@ -252,7 +253,8 @@ impl HistoryForm {
     }
 }
 
-/// A row of a series, as a reader of the live variable would have got it, or an event.
+/// Either a row of a series, in the form in which a live subscriber would have received it, or an
+/// event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HistoryItem {
     Reading(Reading),
@@ -263,8 +265,8 @@ pub enum HistoryItem {
 }
 
 impl HistorySeries {
-    /// Returns rows and events in their order; nothing for buckets. Missing updates are also in
-    /// `lost` of the next reading.
+    /// Returns rows and events in their order; nothing for buckets. Missing updates are also
+    /// counted in `lost` of the next reading.
     pub fn items(&self) -> impl Iterator<Item = HistoryItem> + '_ {
         let none = || (0..0, [].iter());
         let (range, marks) = match &self.data {
@@ -296,7 +298,7 @@ impl HistorySeries {
 }
 
 impl HistorySeries {
-    /// Returns what is missing after the last row; `None` if the series has buckets.
+    /// Returns the losses after the last row; `None` if the series has buckets.
     pub fn lost_after_last(&self) -> Option<Lost> {
         let SeriesData::Rows(rows) = &self.data else {
             return None;
@@ -313,7 +315,7 @@ impl HistorySeries {
 }
 
 impl Lost {
-    /// Adds what an event of a recording says is missing.
+    /// Adds the missing updates that an event of a recording reports.
     fn note(&mut self, event: HistoryEvent) {
         match event {
             HistoryEvent::Lost(Some(count)) => self.overrun += count,
@@ -328,7 +330,7 @@ impl Lost {
 }
 
 impl Row<'_> {
-    /// The row as a reading. It has no value if the value was not recorded.
+    /// Converts the row to a reading, which has no value if the value was not recorded.
     fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
         let value = wire::decode_whole(data_type, self.value).ok();
         let quality = match value {

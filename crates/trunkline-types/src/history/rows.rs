@@ -1,16 +1,18 @@
-//! Consecutive rows of one variable, column by column: the form of a history in memory, in its log
-//! and on the wire.
+//! Consecutive rows of one variable, stored by column. This is the form of a history in memory, in
+//! its log and on the wire.
 
 use std::ops::Range;
 
 use crate::{Quality, Timestamp};
 
 /// Rows of late samples, which never were the value of their variable, have sequences above this
-/// one: their numbers within the epoch, of all variables, from `LATE_SEQUENCES + 1` on (B-41). The
-/// sequences of updates do not get there, and a double holds both exactly.
+/// number. Late samples of all variables are numbered within the epoch, from `LATE_SEQUENCES + 1`
+/// on (B-41). Sequences of updates never reach this number, and a double can represent both
+/// exactly.
 pub const LATE_SEQUENCES: u64 = 1 << 52;
 
-/// Values that hold over runs of rows: each with the index of the first row that has it.
+/// Values that stay the same over several rows: each value is stored with the index of its first
+/// row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Steps<T>(Vec<(u32, T)>);
 
@@ -21,7 +23,8 @@ impl<T> Default for Steps<T> {
 }
 
 impl<T: Copy + PartialEq> Steps<T> {
-    /// Builds steps from their first rows. Returns `None` unless the rows ascend from 0.
+    /// Builds steps from their first rows and values. Returns `None` unless the rows are in
+    /// ascending order and begin at 0.
     pub fn from_parts(steps: Vec<(u32, T)>) -> Option<Self> {
         let starts_at_zero = steps.first().is_none_or(|(row, _)| *row == 0);
         let ascends = steps.is_sorted_by(|a, b| a.0 < b.0);
@@ -32,7 +35,7 @@ impl<T: Copy + PartialEq> Steps<T> {
         &self.0
     }
 
-    /// Returns the step that row `row` is in.
+    /// Returns the index and value of the step that contains row `row`.
     #[inline]
     pub fn at(&self, row: usize) -> Option<(usize, T)> {
         let step = self.step_of(row)?;
@@ -42,7 +45,7 @@ impl<T: Copy + PartialEq> Steps<T> {
     }
 
     fn step_of(&self, row: usize) -> Option<usize> {
-        // Rows are read in order, most often from the last step.
+        // Rows are usually read in order, most often from the last step.
         match self.0.last() {
             Some((first, _)) if *first as usize <= row => self.0.len().checked_sub(1),
             _ => self
@@ -52,8 +55,8 @@ impl<T: Copy + PartialEq> Steps<T> {
         }
     }
 
-    /// Calls `visit` with the value of each step in a range of rows, the number of its rows before
-    /// the range, and the number of its rows in the range.
+    /// Calls `visit` for each step in a range of rows, with its value, the number of its rows
+    /// before the range, and the number of its rows in the range.
     pub fn visit(&self, rows: Range<usize>, mut visit: impl FnMut(T, usize, usize)) {
         let Some(step) = self.step_of(rows.start).filter(|_| !rows.is_empty()) else {
             return;
@@ -85,8 +88,8 @@ impl<T: Copy + PartialEq> Steps<T> {
     }
 }
 
-/// The place of a row in the order of its variable's rows: by time, and for equal times by the
-/// start of the engine and the number of the update.
+/// The sort key of a row among its variable's rows: the time, and for equal times the epoch and the
+/// sequence of the update.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RowKey {
     /// Source timestamp, in nanoseconds since 1970-01-01 UTC.
@@ -98,7 +101,7 @@ pub struct RowKey {
 impl RowKey {
     /// Returns true if the row is a late sample, which never was the value of its variable.
     pub fn is_late(&self) -> bool {
-        // The sequences of events are larger than those of all rows.
+        // The sequences of events are larger than the sequences of all rows.
         self.sequence > LATE_SEQUENCES && self.sequence < 2 * LATE_SEQUENCES
     }
 }
@@ -110,12 +113,11 @@ pub struct Row<'a> {
     /// Nanoseconds from the source timestamp to the engine timestamp.
     pub delay: i64,
     pub quality: Quality,
-    /// The value in wire form; empty for an array or a waveform, whose values are not in the
-    /// history.
+    /// The value in wire form; empty for an array or a waveform whose value was not recorded.
     pub value: &'a [u8],
 }
 
-/// Columns of updates, all of the same length. Numbers without a sign are given as the same bits.
+/// Columns of updates, all of the same length. Unsigned numbers are passed with the same bits.
 #[derive(Clone, Copy, Debug)]
 pub struct RowColumns<'a> {
     pub times: &'a [i64],
@@ -125,27 +127,28 @@ pub struct RowColumns<'a> {
     pub qualities: &'a [i32],
 }
 
-/// What happened to a recording, other than an update (B-64).
+/// An event of a recording, other than an update (B-64).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HistoryEvent {
     /// The engine started.
     Started,
     /// The engine shut down cleanly.
     Stopped,
-    /// The engine ended without stopping. The time is that of the last commit before it.
+    /// The engine ended without a clean shutdown. The time of the event is the time of the last
+    /// commit before.
     Interrupted,
-    /// Updates could not be recorded and are missing; their number, if it is known.
+    /// Updates could not be recorded and are missing; contains their number, if known.
     Lost(Option<u64>),
     /// The variable was undeployed.
     Retired,
     /// The variable was deployed for the first time, or again after it was undeployed.
     Added,
-    /// An event of a newer version, by its number.
+    /// An event defined by a newer version; contains its number.
     Other(u8),
 }
 
 impl HistoryEvent {
-    /// The number of the event in files and frames, and the count that belongs to it.
+    /// Returns the number of the event in files and frames, and the associated count.
     pub fn parts(self) -> (u8, u64) {
         match self {
             Self::Started => (1, 0),
@@ -190,30 +193,31 @@ pub struct HistoryMark {
     pub event: HistoryEvent,
 }
 
-/// Updates and events of one variable, in the order in which they were recorded or, where it is
-/// stated, by [`RowKey`].
+/// Updates and events of one variable, in the order in which they were recorded or, where stated,
+/// in the order of their [`RowKey`]s.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rows {
     times: Vec<i64>,
     /// Empty if all are 0.
     delays: Vec<i64>,
     epochs: Steps<u64>,
-    /// The sequence of the first row of each step; those of the following rows count up.
+    /// The sequence of the first row of each step; the sequences of the following rows are
+    /// consecutive.
     sequences: Steps<u64>,
     qualities: Steps<u32>,
     /// Values of at most 8 bytes as words, padded with zeros; empty if the values are in `bytes`.
     words: Vec<u64>,
     /// Length of each value in `words`.
     word_bytes: u8,
-    /// The end of each value in `bytes`.
+    /// Offset of the end of each value in `bytes`.
     ends: Vec<u32>,
     bytes: Vec<u8>,
     marks: Vec<HistoryMark>,
 }
 
 impl Rows {
-    /// Creates rows whose values all have `fixed` bytes, or of any length if this is `None` or more
-    /// than 8.
+    /// Creates rows whose values all have `fixed` bytes, or may have any length if `fixed` is
+    /// `None` or more than 8.
     pub fn new(fixed: Option<usize>) -> Self {
         Self {
             word_bytes: fixed
@@ -223,7 +227,7 @@ impl Rows {
         }
     }
 
-    /// Number of updates.
+    /// Returns the number of updates.
     pub fn len(&self) -> usize {
         self.times.len()
     }
@@ -233,7 +237,7 @@ impl Rows {
         self.times.is_empty() && self.marks.is_empty()
     }
 
-    /// Removes all rows and events, and keeps the memory.
+    /// Removes all rows and events, but does not release the memory.
     pub fn clear(&mut self) {
         self.times.clear();
         self.delays.clear();
@@ -246,19 +250,19 @@ impl Rows {
         self.marks.clear();
     }
 
-    /// About the number of bytes that the rows take in memory.
+    /// Returns the approximate number of bytes that the rows take in memory.
     pub fn memory(&self) -> usize {
         let rows = self.times.len() * 8 + self.delays.len() * 8 + self.words.len() * 8;
         let steps = self.epochs.0.len() + self.sequences.0.len() + self.qualities.0.len();
         rows + steps * 16 + self.ends.len() * 4 + self.bytes.len() + self.marks.len() * 48
     }
 
-    /// Number of bytes of the values that may have any length.
+    /// Returns the total number of bytes of values of variable length.
     pub fn value_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Length of each value if all have the same, of at most 8 bytes.
+    /// Returns the length of each value, if all values have the same length of at most 8 bytes.
     pub fn word_bytes(&self) -> Option<usize> {
         (self.word_bytes > 0).then_some(usize::from(self.word_bytes))
     }
@@ -276,7 +280,8 @@ impl Rows {
         &self.epochs
     }
 
-    /// The sequence of the first row of each step; those of the following rows count up.
+    /// The sequence of the first row of each step; the sequences of the following rows are
+    /// consecutive.
     pub fn sequences(&self) -> &Steps<u64> {
         &self.sequences
     }
@@ -285,7 +290,8 @@ impl Rows {
         &self.qualities
     }
 
-    /// The values as words, if all have the same length of at most 8 bytes; otherwise empty.
+    /// Returns the values as words, if all have the same length of at most 8 bytes; otherwise
+    /// empty.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -298,12 +304,13 @@ impl Rows {
         self.marks.push(mark);
     }
 
-    /// Takes all events.
+    /// Removes and returns all events.
     pub fn take_marks(&mut self) -> Vec<HistoryMark> {
         std::mem::take(&mut self.marks)
     }
 
-    /// Appends an update. A value of another length than [`Rows::new`] was given is stored as zero.
+    /// Appends an update. A value whose length differs from the length given to [`Rows::new`] is
+    /// stored as zero.
     #[inline]
     pub fn push(&mut self, row: &Row<'_>) {
         let at = self.times.len();
@@ -351,7 +358,7 @@ impl Rows {
         }
     }
 
-    /// Appends updates whose values have at most 8 bytes, as [`Rows::new`] was given.
+    /// Appends updates whose values have the length given to [`Rows::new`], at most 8 bytes.
     pub fn extend_words(&mut self, columns: &RowColumns<'_>, words: impl Iterator<Item = u64>) {
         self.extend_keys(columns);
         self.words.extend(words);
@@ -495,7 +502,7 @@ impl Rows {
 
     /// Returns true if the rows are in the order of their keys, apart from equal keys.
     pub fn is_sorted(&self) -> bool {
-        // Sequences count up within an epoch, so equal times need no look at them.
+        // Sequences increase within an epoch, so they need not be compared for equal times.
         self.times.is_sorted() && {
             let keys = |(row, epoch): &(u32, u64)| (self.times.get(*row as usize).copied(), *epoch);
             self.epochs.0.is_sorted_by_key(keys) && self.sequences_ascend()
@@ -529,7 +536,7 @@ impl Rows {
         sorted
     }
 
-    /// Index of the first row whose key is at least `key`. The rows must be sorted.
+    /// Returns the index of the first row whose key is at least `key`. The rows must be sorted.
     pub fn seek(&self, key: RowKey) -> usize {
         let rough = self.times.partition_point(|time| *time < key.time);
         let mut row = rough;
@@ -559,7 +566,7 @@ fn extend<T: Copy + PartialEq>(
     });
 }
 
-/// The columns of [`Rows`], as its binary form reads them.
+/// The columns of [`Rows`], as decoded from the binary form.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     pub(crate) times: Vec<i64>,
@@ -575,7 +582,7 @@ pub(crate) struct Columns {
 }
 
 impl Rows {
-    /// Returns `None` unless the columns belong together.
+    /// Builds rows from columns. Returns `None` unless the columns are consistent.
     pub(crate) fn from_columns(columns: Columns) -> Option<Self> {
         let count = columns.times.len();
         let in_range = |first: Option<u32>| first.is_none_or(|first| (first as usize) < count);
@@ -606,7 +613,7 @@ impl Rows {
         (&self.ends, &self.bytes)
     }
 
-    /// The time of the row, relative to which events are encoded.
+    /// Returns the time of the first row, relative to which events are encoded.
     pub fn first_time(&self) -> Option<Timestamp> {
         self.times.first().map(|time| Timestamp::from_nanos(*time))
     }

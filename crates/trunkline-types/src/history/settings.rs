@@ -1,23 +1,24 @@
-//! The rules that select the variables of a history and say how they are recorded.
+//! The rules that select the variables of a history and specify how they are recorded.
 
 use std::time::Duration;
 
 use crate::Pattern;
 
-/// How a variable is recorded (H-13). By default every update is.
+/// Specifies how a variable is recorded (H-13). By default, every update is recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HistorySettings {
-    /// Records a number only if it differs from the one recorded last by more than this percentage
-    /// of the variable's range (100 if it has none). A change of quality is always recorded.
+    /// Records a number only if it differs from the last recorded number by more than this
+    /// percentage of the variable's range (100 if it has none). A change of quality is always
+    /// recorded.
     pub deadband_percent: f64,
     /// Rounds numbers to multiples of this; 0 records them exactly.
     pub resolution: f64,
-    /// Records at most one update in this time, the newest. `None` records every update.
+    /// Records only the newest update in each interval of this length. `None` records every update.
     pub every: Option<Duration>,
-    /// Removes rows that are older than this. `None` keeps them for ever.
+    /// Removes rows that are older than this. `None` keeps them without a time limit.
     pub keep: Option<Duration>,
-    /// Records the value of an array or a waveform if its wire form has at most this many bytes. The
-    /// row of a longer one has no value.
+    /// Records the value of an array or a waveform if its wire form has at most this number of
+    /// bytes. The row of a longer value has no value.
     pub array_bytes_max: usize,
 }
 
@@ -38,7 +39,7 @@ impl Default for HistorySettings {
     }
 }
 
-/// Whether, and how, the variables that match a pattern are recorded.
+/// Specifies whether and how the variables that match a pattern are recorded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistoryRule {
     pub pattern: Pattern,

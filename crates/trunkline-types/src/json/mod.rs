@@ -8,14 +8,14 @@
 //! timestamp                  RFC 3339 with nanoseconds, UTC
 //! enum                       its label
 //! array                      lists nested by shape, outermost dimension first; without elements:
-//!                            [], or {"shape": [2, 0]} where [] does not say the shape
+//!                            [], or {"shape": [2, 0]} if [] does not determine the shape
 //! struct                     object
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
 //!
-//! JSON has no NaN and no infinities. If a variable's value is such a number, it becomes `null`,
-//! and [`JsonValue::special`] holds the word. Inside arrays, structs and waveforms these numbers
-//! are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! JSON has no NaN and no infinities. If a variable's value is such a number, it is written as
+//! `null`, and [`JsonValue::special`] contains its name. Inside arrays, structs and waveforms,
+//! these numbers are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 //!
 //! An attribute of a waveform that JSON would read back as another type (anything but booleans,
 //! strings, `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.

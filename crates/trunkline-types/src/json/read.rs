@@ -1,4 +1,4 @@
-//! Reads values from JSON, without ever changing what is written.
+//! Reads values from JSON, without ever changing a written value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::{
 
 /// Reads the value of type `ty` from `json`. Accepts everything that [`to_json`](super::to_json)
 /// writes. Also accepts integers with a decimal point, integers as strings for `i64` and `u64`
-/// (browsers lose their last digits), the number of an enum's label, and waveforms without `t0`,
-/// `dt` or `attributes`.
+/// (browsers lose the last digits of such numbers), the number of an enum's label, and waveforms
+/// without `t0`, `dt` or `attributes`.
 ///
 /// # Errors
-/// [`ConvertError`] names the place and the problem. A number that its type cannot hold as written
-/// is refused, except that decimals are rounded to the nearest `f64` or `f32`.
+/// [`ConvertError`] names the place and the problem. A number that its type cannot represent
+/// exactly is refused, except that decimals are rounded to the nearest `f64` or `f32`.
 pub fn from_json(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
     let value = read(json, ty)?;
     let bytes = encoded_len(&value);
@@ -148,7 +148,7 @@ fn f32_of(json: &Json) -> Result<f32, ConvertError> {
         .ok_or_else(|| wrong(json, &ty))
 }
 
-/// NaN and infinities, in both spellings in use.
+/// Reads NaN and infinities, in both common spellings.
 fn special_of(json: &Json) -> Option<f64> {
     match json.as_str()? {
         "NaN" | "nan" => Some(f64::NAN),
@@ -265,7 +265,7 @@ fn check_fields<'a>(
     object: &Map<String, Json>,
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), ConvertError> {
-    // A struct may have 1,024 fields, so the names are hashed instead of searched one by one.
+    // A struct may have 1,024 fields, so the names are hashed instead of being searched linearly.
     let known: std::collections::HashSet<&str> = names.clone().collect();
     match object.keys().find(|name| !known.contains(name.as_str())) {
         Some(name) => {
@@ -287,7 +287,7 @@ fn check_fields<'a>(
     }
 }
 
-/// Reads an array without elements whose shape is written out.
+/// Reads an array without elements whose shape is specified explicitly.
 fn empty_of(object: &Map<String, Json>, ty: &ArrayType) -> Result<Array, ConvertError> {
     check_fields(object, [SHAPE].into_iter())?;
     let wrong = |json: &Json| wrong_text(&describe(json), "the lengths of its dimensions");
@@ -327,7 +327,7 @@ fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
     let mut shape = Vec::with_capacity(found.len());
     for (index, (length, fixed)) in found.iter().zip(&ty.shape).enumerate() {
         match (*length, *fixed) {
-            // `[]` is read as the array without elements that the type determines.
+            // `[]` is read as the empty array whose shape the type determines.
             (_, fixed) if empty => shape.push(fixed.unwrap_or(0)),
             (Some(found), Some(fixed)) if found != fixed as usize => {
                 return Err(ConvertError::FixedLength {
@@ -420,7 +420,7 @@ fn wrong_text(text: &str, expected: &str) -> ConvertError {
     }
 }
 
-/// Describes a JSON value in a few words, however large it is.
+/// Describes a JSON value in a few words, regardless of its size.
 fn describe(json: &Json) -> String {
     match json {
         Json::Null => "null".to_owned(),
@@ -432,5 +432,5 @@ fn describe(json: &Json) -> String {
     }
 }
 
-/// Up to this limit every integer is exact as `f64`.
+/// Up to this limit, an `f64` can represent every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;

@@ -22,7 +22,7 @@ proptest! {
     #[test]
     fn values_round_trip((ty, value) in typed_value()) {
         let json = to_json(&value, &ty);
-        // Through text, as in transit.
+        // Through text, as in transmission.
         let text = json.clone().into_plain().to_string();
         let parsed = serde_json::from_str::<serde_json::Value>(&text).unwrap();
         let back = from_json(&parsed, &ty);
@@ -126,7 +126,7 @@ fn each_type_has_its_form() {
         assert_eq!(written.enc, (ty == DataType::Bytes).then_some("base64"));
         assert_eq!(from_json(&json, &ty), Ok(value));
     }
-    // Values that do not match the type are shown by number instead of being left out.
+    // Values that do not match the type are shown by number instead of being omitted.
     assert_eq!(to_json(&Value::Enum(7), &mode).value, json!(7));
     assert_eq!(
         to_json(&Value::Struct([Value::U8(1)].into()), &mode).value,

@@ -7,19 +7,19 @@ use serde_json::{Map, Value as Json, json};
 use super::SHAPE;
 use crate::{DataType, Elements, Value, Waveform};
 
-/// A value as JSON, together with the facts that JSON cannot express.
+/// A value as JSON, with additional information that JSON cannot express.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JsonValue {
     /// The value; `null` if it is a special number.
     pub value: Json,
-    /// `nan`, `inf` or `-inf` if the value is that number.
+    /// `nan`, `inf` or `-inf` if the value is this special number.
     pub special: Option<&'static str>,
     /// `base64` if the value is bytes in that encoding.
     pub enc: Option<&'static str>,
 }
 
 impl JsonValue {
-    /// Returns the value alone, for places without room for the other fields: special numbers
+    /// Returns only the value, for formats that cannot contain the other fields: special numbers
     /// become strings. [`from_json`](super::from_json) reads the result.
     pub fn into_plain(self) -> Json {
         match self.special {
@@ -31,7 +31,7 @@ impl JsonValue {
 
 /// Converts a value to JSON.
 ///
-/// `data_type` supplies the names of labels and fields. Where it does not match the value, their
+/// `data_type` supplies the names of labels and fields. If it does not match the value, their
 /// numbers are written instead.
 pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     let special = match value {
@@ -52,7 +52,7 @@ pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     }
 }
 
-/// The text of a special number inside a larger value; `None` for other numbers.
+/// Returns the text of a special number inside a larger value; `None` for other numbers.
 pub(crate) fn special_text(number: f64) -> Option<&'static str> {
     match number {
         v if v.is_nan() => Some("NaN"),
@@ -149,14 +149,14 @@ pub(crate) fn attribute(value: &Value) -> Json {
     }
 }
 
-/// Returns true if the shape of an array must be written out, because its list would be `[]` and
-/// the type allows other empty shapes.
+/// Returns true if the shape of an array must be written explicitly, because its list would be `[]`
+/// and the type allows other empty shapes.
 pub(crate) fn needs_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
     let lengths: Option<&[Option<u32>]> = match ty {
         Some(DataType::Array(ty)) => Some(&ty.shape),
         _ => None,
     };
-    // The shape as which `[]` is read: the lengths of the type, with 0 for free dimensions.
+    // `[]` is read as this shape: the lengths of the type, with 0 for free dimensions.
     let read = |at: usize| {
         lengths
             .and_then(|lengths| lengths.get(at).copied())
@@ -166,8 +166,8 @@ pub(crate) fn needs_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
 }
 
 fn elements(elements: &Elements, shape: &[u32]) -> Json {
-    // Without this check an array without elements could cost far more than its value, as nested
-    // empty lists.
+    // Without this check, the nested empty lists of an array without elements could take far more
+    // memory than the array.
     if elements.is_empty() {
         Json::Array(Vec::new())
     } else {
@@ -198,7 +198,7 @@ fn float(number: f64) -> Json {
     }
 }
 
-/// Returns the `f64` with the fewest digits that rounds to this `f32`: 0.1, not
+/// Returns the `f64` with the fewest digits that rounds to this `f32`, such as 0.1 instead of
 /// 0.10000000149011612.
 fn shortest(number: f32) -> f64 {
     match format!("{number:?}").parse::<f64>() {

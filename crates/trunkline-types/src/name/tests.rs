@@ -63,7 +63,7 @@ fn names_of_other_systems_are_valid_unchanged() {
     }
 }
 
-/// The rules of names: reserved characters are escaped, `/` as %2F, and case counts.
+/// The rules of names: reserved characters are escaped, `/` as %2F, and names are case-sensitive.
 ///
 /// Behaviour: DP-15.
 #[test]

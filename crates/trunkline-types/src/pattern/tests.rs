@@ -148,7 +148,7 @@ fn the_prefix_without_wildcards_is_known() {
     }
 }
 
-/// An obviously correct, exponential matcher, to which the fast one is compared.
+/// An obviously correct matcher with exponential time, for comparison with the fast matcher.
 fn slow(pattern: &str, name: &str) -> bool {
     fn text(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern.split_first(), name.split_first()) {
@@ -191,8 +191,8 @@ fn steps(pattern: &Pattern, name: &str) -> usize {
     count
 }
 
-/// Every comparison takes one character of the name and one of the pattern. Apart from the ends and
-/// the stars, no pair is compared twice.
+/// Returns the maximum number of steps. Every comparison takes one character of the name and one of
+/// the pattern. Except for the ends and the stars, no pair is compared twice.
 fn steps_max(pattern: &str, name: &str) -> usize {
     2 * (pattern.len() + 1) * (name.len() + 1)
 }
@@ -224,7 +224,7 @@ fn the_worst_patterns_cost_name_length_times_pattern_length() {
     }
 }
 
-/// A name and a pattern that are likely to match: few letters, many segments.
+/// Generates a name and a pattern that are likely to match: few letters, many segments.
 fn pair() -> impl Strategy<Value = (String, String)> {
     let name = "[ab]{1,4}(/[ab]{1,4}){0,5}(#[ab]{1,3})?";
     let segment = prop_oneof![3 => "[ab*]{1,4}", 2 => Just("**".to_owned())];
@@ -275,8 +275,8 @@ proptest! {
     }
 }
 
-/// The reliability plan's F22 asks for a million pairs; a fixed generator makes the same ones every
-/// time.
+/// F22 of the reliability plan requires a million pairs; a fixed generator creates the same pairs
+/// every time.
 #[test]
 fn a_million_generated_pairs_equal_the_slow_reference() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -205,7 +205,7 @@ fn bit_fields_are_inverted_then_selected() {
     ] {
         let scaled = scaling.to_engineering(&Value::U32(raw), &DataType::U32);
         assert_eq!(scaled, Ok(Value::U32(eng)));
-        // The inverse keeps the selected bits and clears the others.
+        // The inverse preserves the selected bits and clears the others.
         let back = scaling.to_raw(&Value::U32(eng), &DataType::U32);
         assert_eq!(back, Ok(Value::U32(raw & 0b0011_1100)));
     }
@@ -338,7 +338,7 @@ proptest! {
             prop_assert!(there >= low && there <= high);
             let back = match scaling.to_raw(&Value::F64(there), &DataType::F64) {
                 Ok(Value::F64(back)) => back,
-                // Rounding may move a value at the very start of the range past its zero.
+                // Rounding may move a value at the start of the range below its zero.
                 _ => { prop_assert!(part < 1e-6); continue }
             };
             prop_assert!((back - value).abs() <= 1e-3 * span, "{} became {}", value, back);

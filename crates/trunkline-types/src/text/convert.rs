@@ -2,15 +2,16 @@
 
 use crate::{DataType, EnumType};
 
-/// The given text or JSON is not a value of the type. The message tells what would be valid.
+/// The given text or JSON is not a value of the type. The message describes a valid value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The value is not of the kind that the type needs.
+    /// The value is not of the kind that the type requires.
     #[error("{text} is not {ty}")]
     WrongType {
         /// The text as given, shortened.
         text: String,
-        /// The type with its article, shortened; how to write a value, unless its name says that.
+        /// The type with its article, shortened, and the notation of its values, unless the name of
+        /// the type makes it clear.
         ty: String,
     },
     #[error("{text} is outside the range of {ty}, {low} to {high}")]
@@ -30,15 +31,15 @@ pub enum ConvertError {
         /// The type with its article.
         ty: String,
     },
-    /// The text is neither a label nor the number of one.
+    /// The text is neither a label nor the number of a label.
     #[error("{text} is not one of {labels}")]
     NotALabel {
         /// The text as given, shortened.
         text: String,
-        /// The labels; of a long list, the first ones.
+        /// The labels; for a long list, only the first ones.
         labels: String,
     },
-    /// The length of a dimension differs from the one fixed by its type.
+    /// The length of a dimension differs from the length fixed by its type.
     #[error("dimension {dimension} has length {found}, but the type requires {fixed}")]
     FixedLength {
         /// The dimension, from 1, outermost first.
@@ -55,7 +56,7 @@ pub enum ConvertError {
         dimension: usize,
         /// The length that differs.
         found: usize,
-        /// The length of the lists before.
+        /// The length of the previous lists.
         before: usize,
     },
     #[error("the field {field:?} is missing")]
@@ -77,7 +78,7 @@ pub enum ConvertError {
         "`now` cannot be used here, because the clocks of two machines differ: write it like 2026-11-20T21:39:04Z"
     )]
     Now,
-    /// The time does not fit into 64 bits of nanoseconds.
+    /// The time does not fit into 64 bits as nanoseconds.
     #[error(
         "{text} is outside the times from 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z"
     )]
@@ -178,8 +179,8 @@ pub fn with_article(ty: &DataType) -> String {
     format!("{article} {}", clip(&name))
 }
 
-/// Returns how to write a value of the type, as the end of a sentence; empty if the name of the type
-/// says that.
+/// Returns a description of the notation of the type's values, as the end of a sentence; empty if
+/// the name of the type makes it clear.
 fn notation(ty: &DataType) -> &'static str {
     match ty {
         DataType::Bool => ": write true or false",
@@ -189,7 +190,8 @@ fn notation(ty: &DataType) -> &'static str {
     }
 }
 
-/// Returns a given text as a sentence shows it: in quotes if its edges would not be visible.
+/// Returns a given text for use in a sentence: in quotes if its beginning or end would not be
+/// visible.
 pub(crate) fn quoted(text: &str) -> String {
     match text.is_empty() || text.trim() != text {
         true => format!("{:?}", clip(text)),

@@ -1,5 +1,5 @@
-//! Rows of comma-separated values, RFC 4180: quotes are doubled inside quotes, and lines end in LF or
-//! CRLF.
+//! Rows of comma-separated values, RFC 4180: quotes are doubled inside quotes, and lines end in LF
+//! or CRLF.
 
 /// A cell, and the offset of its first byte in the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub struct CsvCell {
 /// Parses rows. Empty lines and a byte order mark are skipped.
 ///
 /// # Errors
-/// The offset of a cell, and what is wrong with it.
+/// The offset of a cell, and a description of its error.
 pub fn parse_csv(text: &str) -> Result<Vec<Vec<CsvCell>>, (usize, &'static str)> {
     let mut rows = Vec::new();
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -38,8 +38,8 @@ pub fn parse_csv(text: &str) -> Result<Vec<Vec<CsvCell>>, (usize, &'static str)>
     Ok(rows)
 }
 
-/// Parses a cell. Returns it and the rest of the text, which begins with a comma or a line end, or
-/// is empty.
+/// Parses a cell. Returns the cell and the rest of the text, which is empty or begins with a comma
+/// or a line end.
 fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', '\n']).unwrap_or(text.len());

@@ -22,7 +22,7 @@ pub enum ParseTypeError {
         /// Description of the expected text.
         expected: &'static str,
     },
-    /// The type is written correctly, but it is not legal for a variable.
+    /// The type is written correctly, but a variable cannot have it.
     #[error(transparent)]
     Type(#[from] TypeError),
 }
@@ -92,7 +92,8 @@ impl Parser<'_> {
         let mut shape = Vec::new();
         while self.goes_on()? {
             shape.push(self.length()?);
-            // Dimensions past the limit are counted too, so that the error can report their number.
+            // Dimensions beyond the limit are also counted, so that the error can report their
+            // number.
         }
         Ok(DataType::Array(Arc::new(ArrayType { element, shape })))
     }
@@ -213,7 +214,7 @@ fn unknown(word: &str) -> ParseTypeError {
     ParseTypeError::UnknownType { word: clip(word) }
 }
 
-/// Suggests the type's name here for a name used in other systems.
+/// Suggests the name of the type in Trunkline for a name used in other systems.
 fn hint(word: &str) -> String {
     let lower = word.to_lowercase();
     let name = match lower.as_str() {

@@ -1,10 +1,10 @@
-//! Makes text from outside safe to display.
+//! Makes external text safe to display.
 //!
 //! Values, names, descriptions, units and other texts supplied by a file, a device or another
 //! program may contain characters that control a terminal, end a line, or hide or reorder the
-//! characters around them. [`escape`] replaces each such character by its JSON escape (`\n`,
-//! `\u001b`, `\u2028`; two escapes for characters beyond U+FFFF). One rule therefore serves plain
-//! text, CSV and JSON alike: escaping JSON does not change its meaning.
+//! characters around them. [`escape`] replaces each such character with its JSON escape (`\n`,
+//! `\u001b`, `\u2028`; two escapes for characters beyond U+FFFF). The same rule can therefore be
+//! used for plain text, CSV and JSON: escaping JSON does not change its meaning.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,9 +12,8 @@ use std::fmt::Write;
 /// Returns true if a character must not be written to a terminal or a line of output unescaped.
 ///
 /// This is true for control characters (C0, DEL, C1), the line and paragraph separators, and every
-/// character without a glyph of its own: Unicode's `Default_Ignorable_Code_Point` (marks of
-/// direction, zero-width characters, variation selectors, tags, fillers) and the interlinear
-/// annotation marks.
+/// character without a glyph: Unicode's `Default_Ignorable_Code_Point` (marks of direction,
+/// zero-width characters, variation selectors, tags, fillers) and the interlinear annotation marks.
 pub const fn is_unprintable(character: char) -> bool {
     matches!(character,
         '\0'..='\u{1F}'

@@ -1,4 +1,4 @@
-//! Formats values for people.
+//! Formats values for users.
 
 use std::fmt::Write;
 
@@ -11,30 +11,30 @@ use crate::{DataType, Elements, Value, Waveform};
 use super::escape::{escape, is_unprintable};
 use super::parse::unquote;
 
-/// Options of [`format_value`]. With the defaults everything is written, in the form that
-/// [`parse_value`](super::parse_value) reads back.
+/// Options of [`format_value`]. With the defaults, the whole value is written, in a form that
+/// [`parse_value`](super::parse_value) can read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
     /// Digits of floating-point numbers; `None` writes the shortest form that reads back exactly.
     pub precision: Option<Digits>,
-    /// Show at most this many elements of an array, samples of a waveform or bytes, followed by the
+    /// Shows at most this number of array elements, waveform samples or bytes, followed by the
     /// total number.
     pub elide: Option<usize>,
-    /// Write integers in hexadecimal.
+    /// Writes integers in hexadecimal.
     pub hex: bool,
-    /// Write enums as numbers instead of labels.
+    /// Writes enums as numbers instead of labels.
     pub enum_number: bool,
 }
 
 /// The notation of a floating-point number and its number of digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Digits {
-    /// This many decimal places: `1234.50`.
+    /// The number of decimal places: `1234.50`.
     Fixed(u8),
-    /// One digit before the point and this many after it: `1.23e3`.
+    /// One digit before the decimal point, and this number of digits after it: `1.23e3`.
     Scientific(u8),
-    /// This many significant digits, without trailing zeros; scientific notation if the number is
-    /// below 0.0001 or has more digits before its point. Same as C's `%g`.
+    /// The number of significant digits, without trailing zeros; scientific notation if the value
+    /// is below 0.0001 or has more digits before its decimal point. Same as C's `%g`.
     Significant(u8),
 }
 
@@ -51,7 +51,7 @@ impl Digits {
 }
 
 fn significant(value: f64, digits: i32, out: &mut String) {
-    // The exponent after rounding to this many digits.
+    // The exponent after rounding to this number of digits.
     let rounded = format!("{value:.*e}", (digits - 1) as usize);
     let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -70,7 +70,7 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// Formats a value as text: a number, a label, text as it is (in JSON quotes if it could not be
+/// Formats a value as text: a number, a label, text unchanged (in JSON quotes if it could not be
 /// read back or is not printable), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
 /// waveforms as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
@@ -92,7 +92,7 @@ pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions
     out
 }
 
-/// Writes a value inside a larger one: as JSON, except that `options` may shorten it.
+/// Writes a value inside a larger value: as JSON, except that `options` may shorten it.
 fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mut String) {
     match value {
         Value::Bool(v) => put(out, format_args!("{v}")),

@@ -1,6 +1,6 @@
-//! The forms that people type and read: types, values and times as text.
+//! The forms that users type and read: types, values and times as text.
 //!
-//! [`parse_value`] reads back the same value from everything that [`format_value`] writes without
+//! [`parse_value`] restores the same value from any text that [`format_value`] has written without
 //! precision, elision, hexadecimal digits and enum numbers.
 //!
 //! # Layout
@@ -8,7 +8,7 @@
 //! - [`parse_value`], [`format_value`]: values of a known type.
 //! - [`parse_size`]: sizes in bytes.
 //! - [`parse_csv`]: rows of comma-separated values.
-//! - [`escape`]: makes text from outside safe to display.
+//! - [`escape`]: makes external text safe to display.
 //! - [`format_rfc3339`], [`format_wide`], [`parse_rfc3339`]: timestamps, always UTC.
 
 mod convert;

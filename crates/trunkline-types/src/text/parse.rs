@@ -1,4 +1,4 @@
-//! Parses values as typed by people.
+//! Parses values as typed by users.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use super::{ConvertError, parse_rfc3339};
 /// - strings: unchanged, or in JSON quotes;
 /// - bytes: `0x00ff` or `base64:AP8=`;
 /// - times: RFC 3339, in UTC if there is no offset;
-/// - enums: a label, or the number of one;
-/// - arrays, structs and waveforms: JSON, as [`from_json`] reads it.
+/// - enums: a label, or the number of a label;
+/// - arrays, structs and waveforms: JSON, as for [`from_json`].
 pub fn parse_value(text: &str, ty: &DataType) -> Result<Value, ConvertError> {
     let trimmed = text.trim();
     match ty {
@@ -91,7 +91,7 @@ where
 {
     let number = match whole_number(text) {
         Some(number) => number,
-        // `5.0` and `1e3` are integers as well; above 2^53 their digits are no longer certain.
+        // `5.0` and `1e3` are also integers; above 2^53, their digits are no longer exact.
         None => match text.parse::<f64>() {
             Ok(number) if is_decimal(text) && number.fract() == 0.0 => {
                 let whole = number as i128;
@@ -161,7 +161,7 @@ macro_rules! parse_float {
                     let (min, max) = ($float::MIN, $float::MAX);
                     Err(ConvertError::out_of_range(text, &ty, min, max))
                 }
-                // Text has one NaN: `-nan` and `nan` are the same value.
+                // Text has only one NaN: `-nan` and `nan` are the same value.
                 Ok(number) if number.is_nan() => Ok($float::NAN),
                 Ok(number) => Ok(number),
                 Err(_) => Err(ConvertError::wrong_type(text, &ty)),
@@ -191,5 +191,5 @@ fn parse_bytes(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// Up to this limit every integer is exact as `f64`.
+/// Up to this limit, an `f64` can represent every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;

@@ -1,4 +1,4 @@
-//! Sizes in bytes as written by people.
+//! Sizes in bytes as written by users.
 
 /// Units of bytes, in lower case. Single letters are powers of ten.
 const UNITS: [(&str, u64); 13] = [
@@ -19,7 +19,7 @@ const UNITS: [(&str, u64); 13] = [
 
 /// Parses a number of bytes such as `4096`, `64 KiB`, `1.5 MB` or `1GB`: powers of ten with `kB`,
 /// `MB`, `GB` and `TB`, powers of two with `KiB`, `MiB`, `GiB` and `TiB`, in any case. A fraction
-/// of a byte is cut off. Returns `None` if the text is not such a number or does not fit into 64
+/// of a byte is truncated. Returns `None` if the text is not such a number or does not fit into 64
 /// bits.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();

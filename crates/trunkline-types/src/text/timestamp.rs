@@ -27,7 +27,7 @@ pub fn format_wide(timestamp: Timestamp) -> String {
 /// `z`, and an offset such as `+02:00`. Without an offset the time is UTC.
 ///
 /// # Errors
-/// [`ConvertError::NotATime`], also for second 60, which this time scale does not have;
+/// [`ConvertError::NotATime`], including for second 60, which this time scale does not have;
 /// [`ConvertError::TimeRange`] outside the years 1677 to 2262.
 pub fn parse_rfc3339(text: &str) -> Result<Timestamp, ConvertError> {
     let nanos = parse(text).ok_or_else(|| ConvertError::NotATime { text: clip(text) })?;
@@ -35,7 +35,7 @@ pub fn parse_rfc3339(text: &str) -> Result<Timestamp, ConvertError> {
     Ok(Timestamp::from_nanos(nanos))
 }
 
-/// The form of [`format_rfc3339`].
+/// Writes the same form as [`format_rfc3339`].
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Civil {
@@ -99,7 +99,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The number of days from 1970-01-01 to this day.
+/// Returns the number of days from 1970-01-01 to this day.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -144,7 +144,7 @@ fn parse(text: &str) -> Option<i128> {
     Some(i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos))
 }
 
-/// Reads the nanoseconds after the point; 0 if there is no point.
+/// Reads the nanoseconds after the decimal point; returns 0 if there is no decimal point.
 fn fraction(rest: &mut &str) -> Option<i64> {
     let Some(after) = rest.strip_prefix('.') else {
         return Some(0);
@@ -192,7 +192,7 @@ fn punctuation(rest: &mut &str, any: &[char]) -> Option<()> {
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Days in 400 years, after which the calendar repeats.
+/// Number of days in 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
-/// Days from 0000-03-01 to 1970-01-01.
+/// Number of days from 0000-03-01 to 1970-01-01.
 const DAYS_BEFORE_1970: i64 = 719_468;

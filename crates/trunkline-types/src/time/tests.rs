@@ -36,7 +36,7 @@ fn timestamps_stop_at_the_ends_of_their_range() {
     assert_eq!(first.nanos_since(last), i64::MIN);
 }
 
-/// The part of B-41 on which the engine builds: times from an unset clock are recognised.
+/// The part of B-41 that the engine relies on: times from an unset clock are recognised.
 #[test]
 fn times_of_unset_clocks_are_not_plausible() {
     for text in [

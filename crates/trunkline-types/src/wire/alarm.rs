@@ -1,5 +1,5 @@
-//! The alarms of a variable: each in the form of its properties, as fields that an older version
-//! can skip.
+//! The wire form of a variable's alarms. Like the variable's properties, each alarm consists of
+//! fields that an older version can skip.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const DESCRIPTION: u64 = 10;
 const HELP: u64 = 11;
 const SUPPRESSED_BY: u64 = 12;
 
-/// Appends alarms, to the end of their field.
+/// Appends alarms, which extend to the end of their field.
 pub(super) fn encode_alarms(alarms: &[AlarmDefinition], out: &mut Vec<u8>) {
     alarms.iter().for_each(|alarm| encode_alarm(alarm, out));
 }
@@ -90,7 +90,7 @@ pub(super) fn decode_alarms(reader: &mut Reader<'_>) -> Result<Vec<AlarmDefiniti
 pub fn decode_alarm(reader: &mut Reader<'_>) -> Result<AlarmDefinition, DecodeError> {
     let offset = reader.offset();
     let mut alarm = AlarmDefinition {
-        // An empty text is left out, so an absent name is empty.
+        // An empty text is omitted, so an absent name is empty.
         name: String::new(),
         ..AlarmDefinition::new(AlarmKind::BadQuality)
     };

@@ -28,14 +28,14 @@ pub fn skip_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeEr
 }
 
 /// Upper bound, in bytes, of the memory that the value takes once it is decoded, computed without
-/// allocating. For bytes that are not a value of this type it is their length.
+/// allocating. For bytes that are not a value of this type, it is their length.
 pub fn decoded_bytes_max(ty: &DataType, bytes: &[u8]) -> usize {
     let beside = beside_bytes(ty, &mut Reader::new(bytes)).unwrap_or(0);
     bytes.len().saturating_add(beside)
 }
 
-/// Overhead of the parts of a value besides their own bytes: pointers, counts and the allocator's
-/// rounding. Advances past the value.
+/// Returns the overhead of the parts of a value in addition to their own bytes: pointers, counts
+/// and the allocator's rounding. Advances past the value.
 fn beside_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
     let elements = |element: ElementType, count: u64| match element {
         ElementType::String => usize::try_from(count)

@@ -65,7 +65,7 @@ pub fn encode_tagged(ty: &DataType, value: &Value, out: &mut Vec<u8>) {
     encode_value(value, out);
 }
 
-/// Reads a type and a value of it.
+/// Reads a type and a value of this type.
 pub fn decode_tagged(reader: &mut Reader<'_>) -> Result<(DataType, Value), DecodeError> {
     let ty = decode_type(reader)?;
     let value = decode_value(&ty, reader)?;
@@ -148,8 +148,8 @@ pub(super) fn decode_scalar_tag(reader: &mut Reader<'_>) -> Result<DataType, Dec
     })
 }
 
-/// The tag of a value whose variant determines its type; `None` for enums, arrays, structs and
-/// waveforms.
+/// Returns the tag of a value whose variant determines its type; `None` for enums, arrays, structs
+/// and waveforms.
 pub(super) fn scalar_tag(value: &Value) -> Option<u8> {
     value.plain_type().map(|ty| type_tag(&ty))
 }

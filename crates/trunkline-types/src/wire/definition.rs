@@ -102,8 +102,8 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
 /// bytes of a field are malformed. The values are checked for consistency only at deployment.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();
-    // The initial value can be decoded only once the data type is known, in whatever order they
-    // come.
+    // The initial value can be decoded only once the data type is known; the two fields may arrive
+    // in any order.
     let mut properties = Properties::new(DataType::Bool);
     let mut data_type = None;
     let mut initial = None;
@@ -131,7 +131,7 @@ pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeEr
     Ok(properties)
 }
 
-/// Reads the length of all fields, and the fields. `take` reads one field, and returns false if its
+/// Reads the length of all fields, and the fields. `take` reads one field and returns false if its
 /// id is unknown.
 pub(super) fn decode_fields<'a>(
     reader: &mut Reader<'a>,
@@ -375,7 +375,8 @@ pub(super) fn unexpected(offset: usize, expected: &'static str, found: u8) -> De
     }
 }
 
-/// An initial value of the largest size, with room for the rest.
+/// Maximum size of a definition in bytes: an initial value of the largest size, with room for the
+/// other fields.
 pub(super) const DEFINITION_BYTES_MAX: usize = VALUE_BYTES_MAX * 2;
 
 const DATA_TYPE: u64 = 1;
@@ -411,7 +412,7 @@ mod documented {
         "/../../docs/reference/protocol.md"
     ));
 
-    /// Each field with the word at the start of its row in the table.
+    /// Each field, with the word at the start of its row in the table.
     const FIELDS: [(u64, &str); 23] = [
         (DATA_TYPE, "data type"),
         (DESCRIPTION, "description"),

@@ -1,4 +1,4 @@
-//! Contiguous runs of scalars, copied in bulk.
+//! Contiguous sequences of scalars, copied in bulk.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::{ElementType, Elements, Timestamp};
 use super::reader::not_bool;
 use super::{DecodeError, Reader, VALUE_BYTES_MAX, put_str, varint_len};
 
-/// Appends one run of fixed-size values.
+/// Appends a sequence of fixed-size values.
 macro_rules! put_run {
     ($out:expr, $values:expr) => {
         put_run($out, $values, |v| v.to_le_bytes())
@@ -33,8 +33,8 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
     }
 }
 
-/// Converts block by block, with a block that stays in the first-level cache. This takes one pass
-/// over the memory of `out`; growing it first would take two.
+/// Converts in blocks that fit into the first-level cache. This takes one pass over the memory of
+/// `out`; growing `out` first would take two passes.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
     out.reserve(values.len().saturating_mul(N));
     let mut block = [[0_u8; N]; BLOCK_VALUES];
@@ -47,7 +47,7 @@ fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn
     }
 }
 
-/// Number of bytes that [`encode_elements`] appends.
+/// Returns the number of bytes that [`encode_elements`] appends.
 pub(super) fn elements_len(elements: &Elements) -> usize {
     match elements {
         Elements::String(values) => values.iter().fold(0_usize, |sum, text| {
@@ -60,7 +60,7 @@ pub(super) fn elements_len(elements: &Elements) -> usize {
     }
 }
 
-/// Reads `count` elements; `count` may be an unchecked number from outside.
+/// Reads `count` elements; `count` may be an unchecked external number.
 pub(super) fn decode_elements(
     element: ElementType,
     count: u64,
@@ -100,7 +100,8 @@ fn run<T, const N: usize>(bytes: &[u8], from_bytes: impl Fn([u8; N]) -> T) -> Ve
 
 fn decode_strings(count: u64, reader: &mut Reader<'_>) -> Result<Elements, DecodeError> {
     let count = checked_count(count, 1, reader)?;
-    // An empty string is one byte on the wire, but an allocation in memory unless all share one.
+    // An empty string is one byte on the wire, but would be an allocation in memory, so all empty
+    // strings share one.
     let empty: Arc<str> = Arc::from("");
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -145,8 +146,8 @@ fn fixed_run<'a>(
     reader.bytes(count.saturating_mul(size))
 }
 
-/// Returns `count` if that many elements of at least `size` bytes fit into the remaining bytes and
-/// into one value.
+/// Returns `count` if this number of elements of at least `size` bytes fits into the remaining
+/// bytes and into one value.
 fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
     let offset = reader.offset();
     let needed = count.saturating_mul(size as u64);
@@ -170,7 +171,8 @@ fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, 
 }
 
 fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
-    // The first pass has no early exit and is vectorised; the second finds the bad byte.
+    // The first pass has no early exit, so that it is vectorised; the second pass finds the invalid
+    // byte.
     if bytes.iter().fold(0, |seen, byte| seen | byte) <= 1 {
         return Ok(());
     }
@@ -180,5 +182,5 @@ fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
     }
 }
 
-/// Values converted at a time; they take at most 4 KiB.
+/// Number of values converted at a time; they take at most 4 KiB.
 const BLOCK_VALUES: usize = 512;

@@ -1,8 +1,8 @@
-//! The variables of a library in sequence; properties shared by several are written once.
+//! The variables of a library in sequence; properties shared by several variables are written once.
 //!
 //! ```text
 //! variable   path text | back varint | [properties]
-//!            back  0: properties follow   n: those of the n-th latest that were written, 1 to 16
+//!            back  0: properties follow   n: same as the n-th latest properties written, 1 to 16
 //! ```
 //!
 //! Both ends keep the latest 16 properties, so a list may be split anywhere and sent in pieces.
@@ -18,7 +18,7 @@ use super::{DecodeError, Reader, decode_properties, encode_properties, put_str, 
 /// Number of properties that both ends remember.
 const TEMPLATES: usize = 16;
 
-/// Writes variables, each with its properties or a reference to equal ones written earlier.
+/// Writes variables, each with its properties or a reference to equal properties written earlier.
 #[derive(Debug, Default)]
 pub struct VariablesEncoder {
     latest: VecDeque<Arc<Properties>>,
@@ -40,14 +40,15 @@ impl VariablesEncoder {
     }
 }
 
-/// Reads the output of [`VariablesEncoder`]; variables that shared properties share them again.
+/// Reads the output of [`VariablesEncoder`]; decoded variables share properties like the encoded
+/// ones.
 #[derive(Debug, Default)]
 pub struct VariablesDecoder {
     latest: VecDeque<Arc<Properties>>,
 }
 
 impl VariablesDecoder {
-    /// Reads a variable. Its path is not validated here but at deployment.
+    /// Reads a variable. Its path is validated at deployment, not here.
     pub fn take(&mut self, reader: &mut Reader<'_>) -> Result<VariableDefinition, DecodeError> {
         let path = reader.str(NAME_BYTES_MAX)?.to_owned();
         let offset = reader.offset();

@@ -1,11 +1,11 @@
 //! The binary form of values, types and definitions, shared by cells, frames and golden vectors.
 //!
-//! Everything is little-endian, and untagged if both ends know the type:
+//! All numbers are little-endian. Values are untagged if both ends know the type:
 //!
 //! ```text
 //! bool                 1 byte, 0 or 1
 //! i8..i64 u8..u64      1, 2, 4 or 8 bytes
-//! f32 f64              4 or 8 bytes, every bit pattern kept
+//! f32 f64              4 or 8 bytes, every bit pattern preserved
 //! timestamp            i64, nanoseconds since 1970-01-01T00:00:00Z
 //! enum                 u32, the index of the label
 //! string bytes         varint length, bytes
@@ -17,8 +17,9 @@
 //!
 //! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
 //!
-//! Decoders trust nothing: every count is compared with the bytes present before anything is
-//! allocated, the type limits the nesting, and no input makes them panic. Encoders cannot fail.
+//! Decoders do not trust their input: every count is compared with the number of bytes present
+//! before memory is allocated, the type limits the nesting, and no input makes them panic. Encoders
+//! cannot fail.
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
@@ -28,7 +29,7 @@
 //! - [`encode_properties`]: the properties of a variable, as fields that can be skipped.
 //! - [`VariablesEncoder`], [`VariablesDecoder`]: the variables of a library.
 //! - [`encode_rows`], [`decode_rows`]: the rows of a history.
-//! - [`encode_buckets`], [`decode_buckets`]: what was computed from such rows.
+//! - [`encode_buckets`], [`decode_buckets`]: statistics computed from such rows.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -88,13 +89,13 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 8 bytes, two's complement.
+/// Appends 8 bytes in two's complement.
 #[inline]
 pub fn put_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 8 bytes, IEEE 754; every bit is preserved.
+/// Appends 8 bytes of IEEE 754; every bit is preserved.
 #[inline]
 pub fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());

@@ -1,15 +1,15 @@
-//! A checked cursor over bytes from outside, and its errors; varints in both directions.
+//! A checked cursor over external bytes, and its errors; varints in both directions.
 //!
-//! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more bytes
-//! follow.
+//! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more
+//! bytes follow.
 
 use crate::data_type::TypeError;
 
-/// Maximum number of bytes of one varint: ten groups of seven bits hold 64 bits.
+/// Maximum number of bytes of one varint: 64 bits fit into ten groups of seven bits.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Reads from the front of a slice; every read is checked. A failed read leaves the position at the
-/// start of the bad item or within it, so the rest of the slice must not be read.
+/// Reads from the front of a slice; every read is checked. After a failed read, the position is at
+/// the start of the invalid item or within it, so the rest of the slice must not be read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
@@ -17,8 +17,8 @@ pub struct Reader<'a> {
     end: usize,
 }
 
-/// The bytes are not the expected wire form. The sender is at fault, or the two ends disagree about
-/// the type.
+/// The bytes are not in the expected wire form. The sender is at fault, or the two ends assume
+/// different types.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end too early.
@@ -26,7 +26,7 @@ pub enum DecodeError {
     Truncated {
         /// Offset of the item.
         offset: usize,
-        /// Number of bytes that the item needs, at least.
+        /// Minimum number of bytes that the item needs.
         needed: u64,
         present: usize,
     },
@@ -66,7 +66,7 @@ pub enum DecodeError {
         /// Number of labels of the enum.
         labels: usize,
     },
-    /// The length of an array's dimension differs from the one that its type fixes.
+    /// The length of an array's dimension differs from the length that its type fixes.
     #[error(
         "at byte {offset}: the array has {found} elements in a dimension that is fixed to {fixed}"
     )]
@@ -93,7 +93,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The offset of the bad item, counted from the start of the outermost [`Reader`].
+    /// Returns the offset of the invalid item, counted from the start of the outermost [`Reader`].
     #[inline]
     pub fn offset(&self) -> usize {
         match self {
@@ -119,12 +119,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes read so far, counted from the start of the outermost reader.
+    /// Returns the number of bytes read so far, counted from the start of the outermost reader.
     pub fn offset(&self) -> usize {
         self.end.saturating_sub(self.left.len())
     }
 
-    /// Number of bytes left.
+    /// Returns the number of bytes left.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.left.len()
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.left)
     }
 
-    /// Returns a reader of the next `count` bytes only; this reader continues after them.
+    /// Returns a reader for only the next `count` bytes; this reader continues after them.
     pub fn sub(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
         let left = self.bytes(count)?;
         Ok(Reader {
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// Reads a varint; an encoding longer than necessary is accepted.
+    /// Reads a varint. Accepts an encoding that is longer than necessary.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`]; [`DecodeError::OverlongVarint`] beyond ten bytes or 64 bits.
@@ -276,11 +276,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a varint that counts items of at least `item_bytes` bytes each, all of which must be
-    /// present. Only such a number is safe to allocate by.
+    /// present. Only such a number may determine the size of an allocation.
     ///
     /// # Errors
     /// Same as [`Reader::varint`]; [`DecodeError::TooLong`] if it exceeds `max`;
-    /// [`DecodeError::Truncated`] if that many items do not fit into the remaining bytes.
+    /// [`DecodeError::Truncated`] if these items do not fit into the remaining bytes.
     pub fn count(
         &mut self,
         what: &'static str,
@@ -308,13 +308,13 @@ impl<'a> Reader<'a> {
         Ok(length as usize)
     }
 
-    /// Reads a varint length and that many bytes, at most `max`.
+    /// Reads a varint length of at most `max`, and the bytes that follow it.
     pub fn prefixed(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.count(what, max, 1)?;
         self.bytes(length)
     }
 
-    /// Reads a varint length and that many bytes of UTF-8, at most `max`.
+    /// Reads a varint length of at most `max`, and the UTF-8 text that follows it.
     ///
     /// # Errors
     /// Same as [`Reader::count`]; [`DecodeError::InvalidUtf8`].
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
         self.utf8(bytes)
     }
 
-    /// Returns the bytes read last as text.
+    /// Returns the most recently read bytes as text.
     fn utf8(&self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(bytes).map_err(|error| {
             let start = self.offset().saturating_sub(bytes.len());
@@ -376,7 +376,7 @@ pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value as u64) << 1) ^ ((value >> 63) as u64));
 }
 
-/// Number of bytes that [`put_varint`] appends.
+/// Returns the number of bytes that [`put_varint`] appends.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     let bits = 64_u32.saturating_sub(value.leading_zeros()).max(1);

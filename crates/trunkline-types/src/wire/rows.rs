@@ -3,7 +3,7 @@
 //! ```text
 //! count       varint, number of updates
 //! form        u8: 0 values of any length, 1..8 bytes per value; + 16 if there are delays
-//! times       count zigzags, each the difference to the previous one; the first one to 0
+//! times       count zigzags, each the difference from the previous time, and the first from 0
 //! delays      count zigzags, if there are any
 //! epochs      steps: varint number, then each (varint rows since the previous step, u64)
 //! sequences   steps of varint sequences
@@ -16,7 +16,7 @@
 use super::{DecodeError, Reader, put_varint, put_zigzag};
 use crate::history::{Columns, HistoryEvent, HistoryMark, RowKey, Rows};
 
-/// Maximum number of rows, and of events, of one encoded run.
+/// Maximum number of rows, and also of events, in one encoded sequence.
 pub const ROWS_MAX: usize = 1 << 24;
 const DELAYS: u8 = 16;
 
@@ -93,8 +93,8 @@ fn put_bytes(out: &mut Vec<u8>, rows: &Rows, first: usize) {
     out.extend_from_slice(bytes.get(start as usize..).unwrap_or_default());
 }
 
-/// Appends the steps that rows from `first` on are in. `put` gets the value of a step, and the number
-/// of its rows that are left out.
+/// Appends the steps of the rows from `first` on. `put` gets the value of a step, and the number of
+/// its rows that are omitted.
 fn put_steps<T: Copy>(
     out: &mut Vec<u8>,
     steps: &[(u32, T)],

@@ -18,7 +18,7 @@ const ATTRIBUTE_BYTES_MIN: usize = 3;
 
 /// Appends the wire form of `value`.
 ///
-/// Attributes of a waveform that are not plain scalars are left out; [`Value::has_type`] rejects a
+/// Attributes of a waveform that are not plain scalars are omitted; [`Value::has_type`] rejects a
 /// value with such attributes.
 pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     match value {
@@ -70,7 +70,7 @@ fn scalar_attributes(waveform: &Waveform) -> impl Iterator<Item = (&str, u8, &Va
     attributes.filter_map(|(name, value)| Some((&**name, scalar_tag(value)?, value)))
 }
 
-/// Number of bytes that [`encode_value`] appends.
+/// Returns the number of bytes that [`encode_value`] appends.
 #[inline]
 pub fn encoded_len(value: &Value) -> usize {
     match value {
@@ -163,7 +163,7 @@ fn decode_rest(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(value)
 }
 
-/// Checks the size of a value that began at `offset`, when `before` bytes were left.
+/// Checks the size of a value that began at `offset` with `before` bytes left.
 pub(super) fn check_size(
     offset: usize,
     before: usize,

@@ -1,5 +1,5 @@
 //! Explores schedules of writers that try to send, and of connection threads that take their turns
-//! and sleep. Nothing marked stays unsent while the thread sleeps, nothing is sent twice, the
+//! and sleep. No marked data stays unsent while the thread sleeps, nothing is sent twice, the
 //! thread knows every time-out, and no two threads wait for each other.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p trunkline-net shuttle_`
@@ -22,14 +22,14 @@ use crate::transport::SendHalf;
 const SCHEDULES: usize = 50_000;
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Returns one of few times. It may follow another by the silence between two sends of writers, or
-/// by that after a burst, or by neither.
+/// Returns one of a few times. Two such times may be apart by the quiet time between two sends of
+/// writers, by the quiet time after a burst, or by neither.
 fn any_time() -> Tick {
     let (short, long) = (thread_rng().gen_range(0..5), thread_rng().gen_range(0..3));
     Tick::from_nanos(1_000_000 + short * 10_000 + long * 20_000_000)
 }
 
-/// The state of a connection that writers and the far end see.
+/// The state of a connection that writers and the peer see.
 #[derive(Default)]
 struct Ends {
     /// Number of marks that are not encoded yet.
@@ -53,7 +53,7 @@ impl Endpoint for News {
         let marked = self.ends.marked.swap(0, Ordering::SeqCst);
         assert!(marked as usize <= room);
         out.resize(out.len() + marked as usize, 0);
-        // Like a session that begins to wait for something.
+        // Simulates a session that begins to wait for something.
         if thread_rng().gen_bool(0.2) {
             let due = now.saturating_add(Duration::from_nanos(thread_rng().gen_range(1..9)));
             self.due = Some(self.due.map_or(due, |known| known.min(due)));
@@ -140,7 +140,7 @@ impl Rig {
         }
     }
 
-    /// Takes a turn, which does something to other sessions while it has the outlet.
+    /// Takes a turn, which runs `others` while it has the outlet.
     fn turn(&self, others: &mut dyn FnMut()) -> Turn {
         self.sut.accept();
         let Some(mut guard) = self.sut.turn() else {
@@ -166,8 +166,8 @@ impl Rig {
     fn run(&self, mut others: impl FnMut()) {
         let (mut mail, mut last, mut is_over) = (Vec::new(), Turn::Done, false);
         while !(is_over && last == Turn::Done) {
-            // A thread that found no room is woken when there is some; one whose outlet a writer
-            // has only waits for the writer's notification.
+            // A thread that found no room is woken when there is room. A thread that found the
+            // outlet in use by a writer waits only for the writer's notification.
             let idle = last != Turn::Again;
             if idle && self.mailbox.fall_asleep() {
                 self.bell.wait();
@@ -242,8 +242,8 @@ fn shuttle_connection_threads_sending_for_each_other_never_deadlock() {
                     let (mut left, written) = (ROUNDS, written.clone());
                     thread::spawn(move || {
                         own.clone().run(|| {
-                            // Like the last frame of a run that changed a variable of the other
-                            // session.
+                            // Simulates the last frame of a run that changed a variable of the
+                            // other session.
                             if left > 0 {
                                 left -= 1;
                                 other.write();

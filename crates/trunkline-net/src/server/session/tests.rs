@@ -1,4 +1,4 @@
-//! The conditions under which a writer sends, and the work it leaves to the connection thread.
+//! Tests when a writer sends, and which work it leaves to the connection thread.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -163,7 +163,7 @@ fn thread_is_notified_of_time_outs_input_changes_and_the_end() {
         assert!(!sut.send(at(100), WALL), "{what}");
         assert_eq!(taken(&state), 3, "{what}: it is sent all the same");
     }
-    // A time-out that it knows needs no turn, nor does a later one.
+    // A time-out that the connection thread knows needs no turn, nor does a later time-out.
     let (mut sut, state) = self::sut();
     state.lock().unwrap().due = Some(at(500));
     sut.check();

@@ -58,8 +58,8 @@ impl Worker {
         (SessionKey::of_slot(self.slots.len() as u32 - 1), near)
     }
 
-    /// Runs a turn of one session where the time since `began` is not charged yet. Returns the time
-    /// that the session is charged.
+    /// Runs a turn of one session when the time since `began` has not been charged yet. Returns the
+    /// time that the session is charged.
     fn turn_of(&mut self, key: SessionKey, moment: &mut Moment) -> Duration {
         let session = session(&mut self.slots, key).unwrap();
         self.turns.queue(session, key);
@@ -76,7 +76,7 @@ fn time_that_is_not_charged_yet_is_charged_to_the_session_that_used_it() {
     let mut sut = worker();
     let (first, _near) = sut.arrive();
     let mut moment = sut.moment();
-    // Longer ago than what one turn counts.
+    // Longer ago than the maximum time charged for one turn.
     let long_ago = Tick::ZERO;
     assert!(moment.now.since(long_ago) > COUNTED_MAX);
     moment.began = long_ago;
@@ -85,7 +85,7 @@ fn time_that_is_not_charged_yet_is_charged_to_the_session_that_used_it() {
 
     let (second, _near) = sut.arrive();
     let uncharged = moment;
-    // The system may interrupt a turn, but not each of them.
+    // The system may interrupt some turns, but not all.
     let is_spared = (0..1000).any(|_| {
         let mut moment = uncharged;
         let charged = sut.turn_of(second, &mut moment);

@@ -1,4 +1,4 @@
-//! The pipe on its own: order, bounds, ends, and that its signal reports every change.
+//! Tests of the pipe alone: order, bounds, ends, and a signal for every change.
 
 use std::os::fd::AsFd;
 

@@ -18,12 +18,12 @@ pub(super) struct SharedSend {
 }
 
 pub(super) enum SendStage {
-    /// Contains the file to send with the first bytes.
+    /// Uses the socket. Contains the file to send with the first bytes.
     Socket(Option<OwnedFd>),
     Ring {
         producer: ByteProducer,
-        /// No byte has gone into the ring yet. The other end may be asleep on the socket without
-        /// having announced it in the ring.
+        /// No byte has been put into the ring yet. The other end may be asleep on the socket
+        /// without having announced it in the ring.
         first: bool,
     },
 }
@@ -110,7 +110,7 @@ fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io:
     Ok(Step::Moved(written))
 }
 
-/// Puts bytes into a ring, or else requests a wake-up when there is room.
+/// Puts bytes into a ring. If there is no room, requests a wake-up when there is.
 fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
     loop {
         let moved = producer.push(bytes).map_err(from_nonsense)?;
@@ -176,7 +176,7 @@ impl ReceiveHalf for SharedReceive {
 
 impl Drop for SharedReceive {
     fn drop(&mut self) {
-        // Values that the other end stores from now on do not count.
+        // Values that the other end stores from now on are not used.
         self.local.live.store(false, Ordering::Release);
     }
 }
@@ -197,9 +197,9 @@ impl SharedReceive {
                     None | Some(0) => read,
                     Some(count) => {
                         take_offer(local, file)?;
-                        // The system ends a read at a file, but a read that returns less than its
-                        // buffer must mean that there is nothing more. An error is reported again
-                        // later.
+                        // The system ends a read where a file was sent, but callers assume that a
+                        // read which does not fill its buffer has taken everything. An error is
+                        // reported again later.
                         let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
                         Some(count + more.ok().flatten().unwrap_or(0))
                     }
@@ -207,7 +207,7 @@ impl SharedReceive {
             }
             false => not_blocked(|| local.receive_bells(buffer))?,
         };
-        // The file came with the first bytes, and the answer to it before the answer to them.
+        // The file arrived with the first bytes, and it must be answered before they are.
         let mapping = local.mapping.get();
         let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
             if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
@@ -227,12 +227,12 @@ impl SharedReceive {
             self.received += count;
             return Ok(Step::Moved(read));
         }
-        // Anything behind the last byte of the stream is a doorbell.
+        // Any byte after the last byte of the stream is a doorbell.
         self.received = limit;
         // From here on this end may ring, and the other end must know that a doorbell is not a byte
         // of the stream.
         local.leave_socket(&mut lock(&local.over_socket));
-        // An event may have reported the end already, and does not do so again.
+        // An event may already have reported the end, and will not report it again.
         let ended = match read {
             Some(0) => Some(Ok(())),
             _ => read_bells(local, true),
@@ -261,7 +261,7 @@ impl SharedReceive {
         }
         match (moved.count, &ended) {
             (0, None) => Ok(None),
-            // The pop came after the end was seen, so nothing follows.
+            // The end was seen before this pop, so nothing follows.
             (0, Some(Ok(()))) => Ok(Some(0)),
             (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
             (count, _) => Ok(Some(count)),
@@ -270,7 +270,7 @@ impl SharedReceive {
 }
 
 /// Reads doorbells from the socket, and its end if it has been reached. Only a caller that knows of
-/// the end must read up to it: otherwise it is reported again.
+/// the end must read up to it; otherwise the end is reported again.
 fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
     let mut bells = [0; BELLS];
     for _ in 0..BELLS_MAX / BELLS {
@@ -288,7 +288,7 @@ fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
     Some(Err(nonsense()))
 }
 
-/// Decides for the acceptor about the offered file.
+/// Accepts or declines the offered file, for the acceptor.
 fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
     let Some(file) = file else {
         return local.decline("the client does not offer it".to_owned());

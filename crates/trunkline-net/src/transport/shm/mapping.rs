@@ -14,7 +14,7 @@ use crate::sync::{Arc, Ordering, SharedWord};
 /// Capacity in bytes of each direction's ring.
 pub(super) const CAPACITY: usize = 256 << 10;
 
-/// The largest and, below, the smallest capacity that a peer may choose.
+/// The largest capacity that a peer may choose, followed by the smallest.
 const CAPACITY_MAX: usize = 4 << 20;
 const CAPACITY_MIN: usize = 4 << 10;
 
@@ -31,9 +31,9 @@ struct Header {
     /// 1 once the end that accepted the connection has mapped the memory.
     accepted: SharedWord,
     directions: [Direction; 2],
-    /// Number of times the dialler has asked for a table of last values.
+    /// Number of requests of the dialler for a table of last values.
     table_asked: SharedWord,
-    /// Twice the number of the last question that the acceptor has answered, plus 1 if it sent a
+    /// Twice the number of the last request that the acceptor has answered, plus 1 if it sent a
     /// table.
     table_answered: SharedWord,
 }
@@ -41,8 +41,8 @@ struct Header {
 #[repr(C)]
 struct Direction {
     ring: RingHeader,
-    /// Number of this direction's bytes that went over the socket before the first went into the
-    /// ring, plus 1; 0 if none has yet.
+    /// Number of bytes in this direction that went over the socket before the first byte went into
+    /// the ring, plus 1; 0 if no byte has gone into the ring yet.
     over_socket: SharedWord,
 }
 
@@ -123,31 +123,31 @@ impl Mapping {
         self.header().accepted.load(Ordering::Acquire) != 0
     }
 
-    /// Switches this end's bytes to the ring, after `sent` bytes over the socket.
+    /// Switches this end's output to the ring, after `sent` bytes over the socket.
     pub(super) fn leave_socket(&self, way: Way, sent: u64) {
         let over_socket = &self.direction(way).over_socket;
         over_socket.store(sent.saturating_add(1), Ordering::Release);
     }
 
-    /// Returns the number of a direction's bytes that come over the socket, once it is known.
+    /// Returns the number of bytes in a direction that come over the socket, once it is known.
     pub(super) fn over_socket(&self, way: Way) -> Option<u64> {
         let stored = self.direction(way).over_socket.load(Ordering::Acquire);
         stored.checked_sub(1)
     }
 
-    /// Asks for a table of last values; `count` is the number of the question.
+    /// Requests a table of last values; `count` is the number of the request.
     pub(super) fn ask_table(&self, count: u64) {
         self.header().table_asked.store(count, Ordering::Release);
     }
 
-    /// Returns the number of the last question if it has not been answered.
+    /// Returns the number of the last request if it has not been answered.
     pub(super) fn table_question(&self) -> Option<u64> {
         let asked = self.header().table_asked.load(Ordering::Acquire);
         let answered = self.header().table_answered.load(Ordering::Relaxed);
         (asked != answered >> 1).then_some(asked)
     }
 
-    /// Answers question `count`. If `sent` is true, a table has been sent before.
+    /// Answers request `count`. `sent` is true if a table has been sent.
     pub(super) fn answer_table(&self, count: u64, sent: bool) {
         let answer = count << 1 | u64::from(sent);
         self.header()
@@ -155,8 +155,8 @@ impl Mapping {
             .store(answer, Ordering::Release);
     }
 
-    /// Returns true if question `count` was answered with a table; `None` if it is not answered
-    /// yet.
+    /// Returns true if request `count` was answered with a table, or `None` if it has not been
+    /// answered yet.
     pub(super) fn table_answer(&self, count: u64) -> Option<bool> {
         let answer = self.header().table_answered.load(Ordering::Acquire);
         (answer >> 1 == count).then_some(answer & 1 != 0)

@@ -1,5 +1,5 @@
-//! The memory of a stream's ring: its bytes are mapped twice in a row, so that every run of them is
-//! contiguous.
+//! The memory of a stream's ring: its bytes are mapped twice in succession, so that every sequence
+//! of them is contiguous.
 //!
 //! ```text
 //!   file      | header | bytes           |
@@ -51,14 +51,15 @@ pub struct StreamMemory {
 
 impl StreamMemory {
     /// Creates memory for the given `shape`, whose positions begin at `start`. If `is_touched` is
-    /// true, all pages exist at once and not only after their first use.
+    /// true, all pages are allocated at once rather than at their first use.
     pub fn create(shape: RingShape, start: RingStart, is_touched: bool) -> io::Result<Arc<Self>> {
         let ring_bytes = ring_bytes(shape)?;
         let length = (page_size() + ring_bytes) as u64;
         let file = sealed_file::create(c"trunkline-stream", length)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
         if is_touched {
-            // Report a lack of memory here, and not by a signal at first use.
+            // Allocate the memory here, so that a lack of memory is an error and not a signal at
+            // first use.
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)?;
         }
         let memory = Self::map(file, ring_bytes, shape, start, is_touched)?;
@@ -125,7 +126,7 @@ impl StreamMemory {
         self.element_memory_for(self.clone())
     }
 
-    /// For use during creation, before anything else has the memory.
+    /// Returns the memory during creation, before anything else uses it.
     fn element_memory_of_creator(&self) -> ElementMemory {
         self.element_memory_for(Arc::new(()))
     }
@@ -150,12 +151,13 @@ impl StreamMemory {
     }
 
     /// Returns the memory of unneeded bytes to the system. They read as zeros when they are next
-    /// used. `position` and `len` are positions of the stream. Only the owner of the producer may
-    /// call this, and only for the producer's free part.
+    /// used. `position` and `len` describe a range of stream positions. Only the owner of the
+    /// producer may call this, and only for the producer's free part.
     pub fn give_back(&self, position: u64, len: u64) {
         let ring = self.ring_bytes as u64;
         let start = position % ring;
-        // At most the ring, in whole pages; a range beyond its end continues at its beginning.
+        // Covers at most the ring, in whole pages; a range beyond the end of the ring continues at
+        // its beginning.
         let len = len.min(ring);
         let first = (start, (start + len).min(ring));
         let rest = (0, (start + len).saturating_sub(ring));
@@ -274,7 +276,7 @@ mod tests {
         consumer.release(bytes as u64, 1);
         memory.give_back(producer.written(), bytes as u64);
         assert!(memory.resident_bytes().unwrap() <= 2 * page_size() as u64);
-        // The memory is there again when it is used.
+        // The memory is allocated again when it is used.
         assert!(producer.push(&full, 1).unwrap());
         assert!(consumer.has(bytes as u64, 1).unwrap());
         let [piece, _] = consumer.region_at(bytes as u64, bytes).unwrap();

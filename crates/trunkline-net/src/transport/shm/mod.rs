@@ -1,5 +1,5 @@
-//! Shared memory beside a Unix socket: the same bytes, through two rings that both processes have
-//! mapped.
+//! Shared memory in addition to a Unix socket: the same byte stream, through two rings that both
+//! processes have mapped.
 //!
 //! ```text
 //!   dialler                                                     acceptor
@@ -12,14 +12,14 @@
 //! The dialler creates a sealed anonymous file and sends it with its first bytes. An acceptor
 //! without support for this reads the bytes, and the system closes the file. An acceptor that maps
 //! the file announces that in the memory. When the dialler sees the announcement, it sends through
-//! its ring. The acceptor follows after it has read everything that came over the socket, so the
-//! dialler never has to ring for bytes that are not wanted yet. Each end writes into the memory how
-//! many bytes went over the socket before, so the other knows where to continue, and the stream has
-//! no seam.
+//! its ring. The acceptor does the same after it has read everything that came over the socket, so
+//! the dialler never has to ring for bytes that the acceptor cannot use yet. Each end writes into
+//! the memory how many bytes it had sent over the socket, so the other end knows where to continue,
+//! and the stream continues without a gap.
 //!
 //! The socket stays open. A byte on it is a *doorbell*: it wakes an end that has announced in the
-//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket
-//! shows that the other process has ended, at whatever instruction.
+//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket shows
+//! that the other process has ended, even if it was killed.
 //!
 //! Values that the other process writes into the memory are checked for plausibility; bytes are
 //! copied out before they are interpreted.
@@ -55,15 +55,15 @@ pub use table::{LocalTable, create_table};
 /// Maximum number of doorbells per read.
 const BELLS: usize = 256;
 
-/// Maximum number of doorbells waiting to be read. There is at most one for each time an end
-/// announces that it sleeps, so more than this means a hostile peer.
+/// Maximum number of doorbells waiting to be read. A well-behaved peer sends at most one each time
+/// this end announces that it sleeps, so a larger number means a hostile peer.
 const BELLS_MAX: usize = 64 << 10;
 
 /// Maximum time to wait for the answer to a table request. An acceptor of an older version never
 /// answers.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Time before an end that provided no table is asked again.
+/// Time after which an end that provided no table is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The role of an end of a connection.
@@ -81,9 +81,9 @@ pub(crate) struct Local {
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
-    /// The socket has ended: the other end will make no more room.
+    /// The socket has ended, so the other end will not read any more.
     gone: AtomicBool,
-    /// The data that this end has sent over the socket.
+    /// The progress of this end's output over the socket.
     over_socket: Mutex<OverSocket>,
     /// The reason why there is no shared memory.
     why_not: OnceLock<String>,
@@ -122,7 +122,7 @@ impl Local {
         mapping.is_some_and(|mapping| mapping.is_accepted())
     }
 
-    /// The reason why the connection has stayed on its socket, if known.
+    /// Returns the reason why the connection has stayed on its socket, if known.
     pub(crate) fn why_not(&self) -> Option<&str> {
         self.why_not.get().map(String::as_str)
     }
@@ -167,8 +167,8 @@ impl Local {
         }
     }
 
-    /// Returns a table of the other end's last values with a place for `index`. At most one
-    /// question is open. An end that provides no suitable table, or does not answer within
+    /// Returns a table of the other end's last values that has a slot for `index`. At most one
+    /// request is open. An end that provides no suitable table, or does not answer within
     /// [`ANSWER_MAX`], is asked again after [`ASK_AGAIN`], and until then no caller waits for it.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         // Before this end has left the socket a doorbell would be a byte of the stream.
@@ -190,7 +190,7 @@ impl Local {
         let given_up = match asked.question {
             Question::Open if is_refused => Some(Question::None),
             Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
-            // The table received has no place for the index that was asked for.
+            // The received table has no slot for the requested index.
             Question::Answered if !asked.is_helped() => Some(Question::None),
             _ => None,
         };
@@ -216,7 +216,7 @@ impl Local {
         // Otherwise the file was not requested.
         if matches!(asked.question, Question::Open | Question::Late) {
             asked.question = Question::Answered;
-            // A file that cannot be mapped counts as no table; the caller then asks the engine
+            // A file that cannot be mapped is treated as no table; the caller then asks the engine
             // itself.
             let table = LocalTable::accept(file, self.live.clone());
             asked.table = table.ok().map(Arc::new);
@@ -256,7 +256,7 @@ impl Local {
     /// Answers a table request.
     pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
         let sent = file.is_some_and(|file| {
-            // If the socket has no room, the other end does not read its doorbells.
+            // The socket has no room only if the other end does not read its doorbells.
             passing::send_with(&self.stream, &[0], file).is_ok()
         });
         if let Some(mapping) = self.mapping.get() {
@@ -269,8 +269,8 @@ impl Local {
 
     /// Wakes the other end.
     fn ring_bell(&self) {
-        // No room means that many doorbells wait to be read already; the receive half notices if
-        // the other end is gone.
+        // If there is no room, many doorbells are already waiting to be read. The receive half
+        // notices if the other end is gone.
         let _ = self.stream.send(&[0]);
     }
 }
@@ -327,9 +327,9 @@ impl AsFd for Local {
     }
 }
 
-/// The result of an attempt at the socket.
+/// The result of an attempt to use the socket.
 enum Step {
-    /// The result for the caller.
+    /// The result to return to the caller.
     Moved(Option<usize>),
     /// The stream continues in the ring.
     Continue,

@@ -13,8 +13,8 @@ use rustix::net::{
 /// Maximum number of descriptors accepted at once; a peer that sends more offers nothing.
 const FILES_MAX: usize = 1;
 
-/// Sends as many of `bytes` as there is room for, with the file beside the first of them. A program
-/// that does not look for the file never learns of it, and the system closes it.
+/// Sends as many of `bytes` as there is room for, with the file attached to the first byte. A
+/// program that does not check for the file never notices it, and the system closes it.
 pub(crate) fn send_with(
     stream: &UnixStream,
     bytes: &[u8],
@@ -33,7 +33,7 @@ pub(crate) fn send_with(
     )?)
 }
 
-/// Receives bytes and the file that came with them, if exactly one did. Any others are closed, by
+/// Receives bytes and the file sent with them, if there is exactly one. Any others are closed, by
 /// this program or, if it has no descriptor left for them, by the system.
 pub(crate) fn receive_with(
     stream: &UnixStream,

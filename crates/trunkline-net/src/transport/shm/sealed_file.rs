@@ -9,14 +9,15 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
-/// Fixes the length of a file: an access beyond the end of a shortened file would kill the process.
+/// Seals that fix the length of a file: an access beyond the end of a shortened file would kill the
+/// process.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
 /// Creates a file of zeros, not sealed yet.
 pub(super) fn create(name: &CStr, length: u64) -> io::Result<OwnedFd> {
-    // Beyond this limit the system would not only refuse, but kill the process.
+    // Beyond this limit the system would not just refuse, but kill the process.
     let limit = getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < length) {
         let text = "files may not be that long (ulimit -f)";
@@ -36,12 +37,12 @@ pub(super) fn sealed_length(file: &OwnedFd, seals: SealFlags) -> io::Result<usiz
     Ok(usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// The error for a file of another process that is not what it should be.
+/// Creates the error for an unsuitable file of another process.
 pub(super) fn unusable(text: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text.to_owned())
 }
 
-/// An address range with a mapping, which a drop removes.
+/// An address range with a mapping. Dropping it removes the mapping.
 pub(super) struct Mapped {
     start: NonNull<u8>,
     length: usize,

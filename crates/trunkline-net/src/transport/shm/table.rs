@@ -1,6 +1,6 @@
 //! Last values that the acceptor's process shares with the dialler's, in a separate mapping.
 //!
-//! The dialler asks through a word in the memory that both have, and a doorbell. The acceptor
+//! The dialler makes a request through a word in the shared memory and a doorbell. The acceptor
 //! answers with a doorbell that carries a file, writable only by the acceptor's own process, and
 //! records in the memory that it has answered. An acceptor without support for this never answers.
 
@@ -17,7 +17,7 @@ use super::sealed_file::{self, Mapped, sealed_length, unusable};
 
 use crate::sync::{Arc, AtomicBool, Ordering};
 
-/// Fixes the length of the file, and prevents writes except through its creator's mapping.
+/// Seals that fix the length of the file and prevent writes except through its creator's mapping.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::FUTURE_WRITE)
@@ -55,7 +55,7 @@ fn reserve(file: &OwnedFd, bytes: u64) -> io::Result<()> {
 #[derive(Debug)]
 pub struct LocalTable {
     reader: TableReader,
-    /// True while the connection is not over.
+    /// True until the connection has ended.
     live: Arc<AtomicBool>,
 }
 
@@ -75,15 +75,16 @@ impl LocalTable {
     }
 
     /// Returns the entry that the other process stored last at `index` for this generation; see
-    /// [`TableReader::read`]. Also returns `None` once the connection is over.
+    /// [`TableReader::read`]. Also returns `None` once the connection has ended.
     #[inline]
     pub fn read(&self, index: u32, generation: u16) -> Option<TableEntry> {
         let entry = self.reader.read(index as usize, generation);
-        // Check after the copy: as far as this process knows, the creator was still there.
+        // Checked after the copy: while the connection lasts, the creator is still running as far
+        // as this process knows.
         entry.filter(|_| self.live.load(Ordering::Acquire))
     }
 
-    /// Returns true if there is a place for `index` and the table is still stored into.
+    /// Returns true if the table has a slot for `index` and is still updated.
     pub fn serves(&self, index: u32) -> bool {
         (index as usize) < self.reader.end()
             && self.reader.is_current()
@@ -104,10 +105,10 @@ pub(crate) enum TableAnswer {
 /// The dialler's state of its table requests.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// Number of questions so far.
+    /// Number of requests so far.
     pub(super) count: u64,
     pub(super) question: Question,
-    /// Time of the last question, and below that the index it was for.
+    /// Time of the last request, followed by the requested index.
     pub(super) at: Tick,
     index: u32,
     /// The other end gave no table and is not asked again before this time.
@@ -117,30 +118,30 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Starts a new question, for a table with a place for `index`.
+    /// Starts a new request, for a table with a slot for `index`.
     pub(super) fn ask(&mut self, index: u32, now: Tick) {
         self.count += 1;
         (self.question, self.index, self.at) = (Question::Open, index, now);
     }
 
-    /// Returns true if the newest table has a place for the index of the last question.
+    /// Returns true if the newest table has a slot for the index of the last request.
     pub(super) fn is_helped(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|table| table.serves(self.index))
     }
 }
 
-/// The state of the last question.
+/// The state of the last request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Question {
-    /// There is no open question.
+    /// There is no open request.
     #[default]
     None,
     /// The other end has not answered.
     Open,
-    /// The answer is overdue; one that still comes is accepted.
+    /// The answer is overdue; a late answer is still accepted.
     Late,
-    /// A table has arrived that no caller has looked at.
+    /// A table has arrived that no caller has checked yet.
     Answered,
 }
 

@@ -104,7 +104,7 @@ fn end_that_arrives_before_the_ring_is_entered_is_not_missed() {
     producer.push(b"last words").unwrap();
     near.send(&[0]).unwrap();
     drop(near);
-    // The end and the doorbell are reported by one event.
+    // One event reports both the end and the doorbell.
     acceptor.receive.acknowledge(true);
     assert_eq!(read(&mut acceptor).unwrap(), Some(b"last words".to_vec()));
     assert_eq!(read(&mut acceptor).unwrap(), Some(Vec::new()));
@@ -182,7 +182,7 @@ fn impossible_claim_about_the_socket_ends_the_connection() {
     let (mapping, file) = Mapping::create().unwrap();
     let (mut acceptor, near) = offered(b"hello", &file);
     assert_eq!(read(&mut acceptor).unwrap(), Some(b"hello".to_vec()));
-    // Fewer bytes than have arrived already.
+    // Fewer bytes than have already arrived.
     mapping.leave_socket(Way::ToAcceptor, 3);
     near.send(&[0]).unwrap();
     let error = read(&mut acceptor).unwrap_err();

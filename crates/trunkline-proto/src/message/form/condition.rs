@@ -11,15 +11,16 @@ use crate::message::layout::{Run, Show, Shown};
 #[cfg(test)]
 use crate::message::round_trip::Source;
 
-/// The flags of the record, one byte, stand before this field. Flags above `MAX` are an error.
+/// A field preceded by the flags of the record, one byte. Flags above `MAX` are an error.
 #[derive(Debug)]
 pub struct FlagsThen<F, const MAX: u8 = { u8::MAX }>(PhantomData<F>);
 #[derive(Debug)]
 pub enum Flag<const BIT: u8> {}
-/// Present if a flag of its record is set.
+/// A field that is present if a flag of its record is set.
 #[derive(Debug)]
 pub struct Optional<const BIT: u8, F>(PhantomData<F>);
-/// Present in every item if a flag of the head is set; otherwise it has its default.
+/// A field that is present in every item if a flag of the head is set; otherwise it has its default
+/// value.
 #[derive(Debug)]
 pub struct IfHead<const BIT: u8, F>(PhantomData<F>);
 

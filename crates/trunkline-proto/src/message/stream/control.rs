@@ -16,7 +16,7 @@ record! {
     /// The progress of the reader. All fields are cumulative and never decrease on a connection.
     #[derive(Copy, Eq, Default)]
     pub struct Ack {
-        /// Everything before this position has arrived, so the writer need not keep it.
+        /// Everything before this position has arrived, so the writer no longer needs it.
         pub arrived: u64 = Position,
         /// The reader's program has read up to here.
         pub read: u64 = Position,
@@ -58,7 +58,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// The events that can be asked for.
+    /// The events that can be requested.
     pub const ASKED: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
 }
 
@@ -81,7 +81,7 @@ impl Numbered for Until {
 }
 
 record! {
-    /// Asks for an acknowledgement as soon as `position` is reached.
+    /// Requests an acknowledgement as soon as `position` is reached.
     #[derive(Copy, Eq)]
     pub struct Ask {
         /// The event that must reach the position; not [`Until::Sent`].
@@ -121,10 +121,9 @@ record! {
     #[derive(Copy, Eq)]
     pub struct Lost {
         /// The end of the last whole element that was sent, after which elements are missing. Any
-        /// bytes of a partial element after it do not count. The next bytes sent are for this
-        /// position.
+        /// bytes of a partial element after it are void. The next bytes are sent for this position.
         pub position: u64 = Position,
-        /// Number of elements lost here and earlier, since the reader began.
+        /// Total number of elements lost up to this position, since the reader began.
         pub lost: u64 = Position,
     }
 }

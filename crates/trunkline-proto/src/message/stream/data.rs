@@ -4,8 +4,9 @@
 //! S_DATA  position u64 | [crc32c u32, with the flag CHECKED] | bytes to the end of the frame
 //! ```
 //!
-//! The checksum is the CRC-32C of the bytes. With a checksum the bytes count as arrived once all of
-//! them have come and it is correct; without one, each byte counts as soon as it comes.
+//! The checksum is the CRC-32C of the bytes. With a checksum, the bytes count as arrived once all
+//! of them have been received and the checksum is correct. Without one, each byte counts as soon as
+//! it is received.
 
 use trunkline_types::wire::{put_u32, put_u64};
 
@@ -68,7 +69,7 @@ impl DataHead {
         seal(out, start);
     }
 
-    /// Reads the head of the frame. `head` holds exactly the head, or more.
+    /// Reads the head of the frame. `head` contains the whole head, and possibly more bytes.
     pub fn decode(header: &FrameHeader, head: &[u8]) -> Result<Self, DecodeError> {
         let whole = FrameHeader {
             flags: 0,

@@ -1,7 +1,7 @@
-//! The frames between an endpoint and the directory, which knows where endpoints are.
+//! The frames between an endpoint and the directory, which knows the location of each endpoint.
 //!
-//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint requested under an
-//! altered name would be waited for indefinitely.
+//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): otherwise, a name altered in
+//! transit could make a program wait indefinitely for an endpoint that does not exist.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ fields! {
     #[derive(Eq, Default)]
     pub struct Lookup {
         first {
-            /// The versions that the asking program speaks.
+            /// The protocol versions of the requesting program.
             pub versions: VersionRange = MagicThen<Flat>,
         }
         /// URL of the requested endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
         2: pub incarnation: Incarnation = Always<Life>,
-        /// The asking program and its release, shown to people.
+        /// The requesting program and its version, shown to users.
         3: pub program: String = IfSet<Brief>,
     }
 }
@@ -51,13 +51,13 @@ fields! {
     #[derive(Eq, Default)]
     pub struct Register {
         first {
-            /// The versions that the endpoint's program speaks.
+            /// The protocol versions of the endpoint's program.
             pub versions: VersionRange = MagicThen<Flat>,
         }
         /// URL of the endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
         2: pub incarnation: Incarnation = Always<Life>,
-        /// The endpoint's program and its release, shown to people.
+        /// The endpoint's program and its version, shown to users.
         3: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
         4: pub pid: u32 = Always<Varint>,
@@ -69,9 +69,9 @@ single_frame! { StreamRegister, Register, unnumbered }
 record! {
     #[derive(Eq)]
     pub struct Registered {
-        /// Silence after which the name is free again, in whole milliseconds.
+        /// Duration of silence after which the name becomes free again, in whole milliseconds.
         pub lease: Duration = FixedMillis as "lease_ms",
-        /// The URL under which others find the endpoint.
+        /// The URL under which other endpoints find this endpoint.
         pub url: String = Text<URL_BYTES_MAX> as "endpoint",
     }
 }

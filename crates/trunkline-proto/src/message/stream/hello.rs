@@ -15,7 +15,7 @@ use crate::message::layout::{Record, Run, Shown, record};
 use crate::stream::Secret;
 use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
 
-/// One life of an endpoint: 128 bits, random each time it is created.
+/// Identifies one life of an endpoint: 128 random bits, chosen each time the endpoint is created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Incarnation(pub [u8; 16]);
 
@@ -27,7 +27,7 @@ pub struct StreamEnd {
     pub incarnation: Incarnation,
     /// URL of the endpoint in canonical form, at most 1024 bytes.
     pub url: String,
-    /// URL that it expects its peer to have; empty if it names none.
+    /// Expected URL of its peer; empty if any peer is accepted.
     pub peer_url: String,
     pub data_type: DataType,
     /// Number of elements that its buffer can hold.
@@ -36,7 +36,7 @@ pub struct StreamEnd {
     pub bytes_max: u64,
     /// True if the endpoint has a journal on disk, from which its next life continues.
     pub has_journal: bool,
-    /// Its program and release, shown to people.
+    /// Its program and version, shown to users.
     pub program: String,
     pub state: EndState,
 }
@@ -48,7 +48,7 @@ pub enum EndState {
 }
 
 record! {
-    /// The progress of a writer. Positions are in bytes.
+    /// The progress of a writer; positions are in bytes.
     #[derive(Copy, Eq, Default)]
     pub struct WriterState {
         /// The writer has all bytes from here on. The position is the start of an element.
@@ -60,7 +60,7 @@ record! {
 }
 
 record! {
-    /// The progress of a reader. Positions are in bytes.
+    /// The progress of a reader; positions are in bytes.
     #[derive(Copy, Eq, Default)]
     pub struct ReaderState {
         /// Everything before this position has arrived.
@@ -74,7 +74,7 @@ record! {
         pub credit_bytes: u64 = VarintPosition,
         /// The writer may not send the element with this number or any later one.
         pub credit_elements: u64 = Varint,
-        /// Number of elements that the writer has dropped, as far as the reader knows.
+        /// Number of dropped elements that the writer has reported to the reader.
         pub lost: u64 = Elsewhere,
     }
 }
@@ -84,26 +84,26 @@ record! {
 pub struct StreamHello {
     pub versions: VersionRange,
     pub end: StreamEnd,
-    /// The life of the peer to which it was connected before; `None` at first.
+    /// The incarnation of the peer to which it was previously connected; `None` if there was none.
     pub peer: Option<Incarnation>,
-    /// Number of its dials, so that a delayed dial does not replace a later one.
+    /// Number of its dial attempts, so that a delayed dial does not replace a later one.
     pub attempt: u64,
     /// The ticket from the directory; `None` if it dialled the endpoint directly.
     pub ticket: Option<[u8; 16]>,
-    /// Its part of the secret of the pair, if the two have not met before.
+    /// Its share of the pair's secret, if the two endpoints have not met before.
     pub share: Option<Secret>,
-    /// Proof that it is the endpoint to which the other one was connected.
+    /// Proof that it is the endpoint to which the peer was previously connected.
     pub proof: Option<Secret>,
 }
 
-/// The other endpoint's acceptance.
+/// The acceptance by the dialled endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamWelcome {
     pub version: u8,
     pub end: StreamEnd,
-    /// Its part of the secret of the pair, if the two meet for the first time.
+    /// Its share of the pair's secret, if the two endpoints meet for the first time.
     pub share: Option<Secret>,
-    /// Proof that it is the endpoint to which the other one was connected.
+    /// Proof that it is the endpoint to which the peer was previously connected.
     pub proof: Option<Secret>,
 }
 

@@ -12,20 +12,20 @@ use crate::message::single::single_frame;
 
 pub const ENDPOINTS_PAGE_MAX: usize = 256;
 
-/// Longest element type that is reported, in bytes; the rest is cut off.
+/// Longest text of an element type that is reported, in bytes; longer texts are truncated.
 pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
 
 fields! {
-    /// Asks for the endpoints that a directory knows, in the order of their URLs.
+    /// Requests the endpoints that a directory knows, in the order of their URLs.
     #[derive(Eq, Default)]
     pub struct EndpointsQuery {
         first {
-            /// The versions that the asking program speaks.
+            /// The protocol versions of the requesting program.
             pub versions: VersionRange = MagicThen<Flat>,
         }
         /// The last URL of the previous page; empty for the first page.
         1: pub after: String = IfSet<Url>,
-        /// URL of the only endpoint wanted; empty for all.
+        /// URL of a single requested endpoint; empty for all.
         2: pub only: String = IfSet<Url>,
     }
 }
@@ -55,12 +55,12 @@ fields! {
         11: pub peer: String = IfSet<Url>,
         12: pub peer_program: String = IfSet<Brief>,
         13: pub transport: String = IfSet<Brief>,
-        /// The reason why the stream ended other than in order.
+        /// The reason why the stream ended with an error.
         14: pub fault: String = IfSet<Brief>,
         15: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
         16: pub pid: u32 = IfSet<Varint>,
-        /// Time for which a writer's buffer has been full, or a reader's empty.
+        /// Time for which a writer's buffer has been full, or a reader's buffer empty.
         17: pub stalled_for: Option<Duration> = Maybe<Elapsed> as "stalled_ms",
         /// Elements per second over the recent past.
         18: pub rate: u64 = IfSet<Varint>,
@@ -74,17 +74,18 @@ fields! {
     pub struct EndpointsPage {
         /// The endpoints in the order of their URLs, at most [`ENDPOINTS_PAGE_MAX`].
         1: pub endpoints: Vec<EndpointStatus> = Many<ENDPOINTS_PAGE_MAX, Inner>,
-        /// True if there are more endpoints, which can be requested after the last one.
+        /// True if there are more endpoints, which can be requested after the last URL of this
+        /// page.
         2: pub has_more: bool = IfSet<VarintFlag>,
     }
 }
 
 single_frame! { StreamEndpoints, EndpointsPage }
 
-/// 1 writes, 2 reads; another number is a direction unknown to this version.
+/// 1 for a writer, 2 for a reader; other numbers are directions unknown to this version.
 #[derive(Debug)]
 pub enum Direction {}
-/// 1, or another number that stands for true.
+/// A flag: 1, or any other nonzero number, means true.
 #[derive(Debug)]
 pub enum VarintFlag {}
 /// Whole milliseconds as a varint.

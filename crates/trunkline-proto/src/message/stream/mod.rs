@@ -1,11 +1,11 @@
 //! The frames between the two endpoints of a stream, and between an endpoint and the directory.
 //!
 //! Positions count the bytes since the beginning of the stream. The bytes of a stream are its
-//! elements in sequence. Elements of fixed size are stored as they are in memory; elements of
-//! variable size as a `u32` length followed by their wire form. A frame may begin and end within an
-//! element.
+//! elements in sequence. Elements of fixed size have the same form as in memory; elements of
+//! variable size are a `u32` length followed by their wire form. A frame may begin and end within
+//! an element.
 //!
-//! Frames between two endpoints carry checksums, see [`seal`].
+//! Frames between two endpoints have checksums; see [`seal`].
 
 pub mod control;
 pub mod data;

@@ -1,11 +1,11 @@
 //! The checksums of the frames between two endpoints.
 //!
-//! A stream outlives its connections, so one altered byte must never count. An altered
+//! A stream outlives its connections, so altered data must never be accepted. An altered
 //! acknowledgement could free data that has not arrived, and an altered length or kind could hide
-//! what follows. In these frames `count` is therefore the CRC-32C of the payload (in S_DATA: of the
-//! head, because the bytes have their own checksum). `request` is the CRC-32C of the header,
-//! computed with `request` set to 0. A corrupt header is detected before the receiver waits for any
-//! payload.
+//! the frames that follow. In these frames `count` is therefore the CRC-32C of the payload (in
+//! S_DATA: of the head, because the bytes have their own checksum). `request` is the CRC-32C of the
+//! header, computed with `request` set to 0. A corrupt header is detected before the receiver waits
+//! for any payload.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::{Frame, FrameKind};
@@ -33,7 +33,7 @@ pub const fn is_sealed(kind: FrameKind) -> bool {
     )
 }
 
-/// Fills in the checksums of the frame that begins at `start` and is the last in `out`.
+/// Fills in the checksums of the last frame in `out`, which begins at `start`.
 pub fn seal(out: &mut [u8], start: usize) {
     let frame = out.get_mut(start..).unwrap_or_default();
     if let Some((bytes, payload)) = frame.split_first_chunk_mut::<HEADER_BYTES>() {
@@ -48,7 +48,7 @@ pub fn is_intact(header: &FrameHeader) -> bool {
     header.request == sum(header)
 }
 
-/// Returns true if the payload is unaltered, given that the header is.
+/// Returns true if the payload is unaltered. The header must have been checked before.
 pub fn is_payload_intact(header: &FrameHeader, payload: &[u8]) -> bool {
     header.count == crc32c::crc32c(payload)
 }

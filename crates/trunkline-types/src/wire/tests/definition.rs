@@ -23,7 +23,7 @@ fn decode(bytes: &[u8]) -> Result<Properties, DecodeError> {
     Ok(properties)
 }
 
-/// Wraps the fields with the length that precedes them.
+/// Encodes the fields, preceded by their length.
 fn with_fields(fields: &[(u64, &[u8])]) -> Vec<u8> {
     let mut inner = Vec::new();
     for (id, bytes) in fields {
@@ -35,7 +35,7 @@ fn with_fields(fields: &[(u64, &[u8])]) -> Vec<u8> {
     out
 }
 
-/// An alarm of each kind, with each property.
+/// Creates an alarm of each kind, with each property.
 fn alarms() -> Vec<AlarmDefinition> {
     let kinds = [
         AlarmKind::Limit {
@@ -83,7 +83,7 @@ fn alarms() -> Vec<AlarmDefinition> {
         help: "Close the feed valve".to_owned(),
         suppressed_by: "boiler/stopped".to_owned(),
     };
-    // Not valid, but it must not be read as another name.
+    // An empty name is not valid, but it must not be read as another name.
     alarms[1].name.clear();
     alarms
 }

@@ -8,7 +8,7 @@ use crate::wire::{
     put_varint,
 };
 
-/// A row to be, with 16 bytes for its value.
+/// The data for a row, with 16 bytes for its value.
 #[derive(Clone, Debug)]
 struct Draft {
     key: RowKey,
@@ -28,7 +28,8 @@ impl Draft {
     }
 }
 
-/// Keys that mostly continue the previous one, so that steps get long, and sometimes do not.
+/// Generates keys that mostly continue the previous one, so that steps get long, but sometimes do
+/// not.
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     let jump = prop_oneof![9 => Just(1_u64), 1 => any::<u64>()];
     let time = prop_oneof![8 => 0..2_000_000_i64, 1 => any::<i64>()];
@@ -74,7 +75,7 @@ fn marks() -> impl Strategy<Value = Vec<HistoryMark>> {
     prop::collection::vec(mark, 0..6)
 }
 
-/// Rows with values of a fixed length, or of any.
+/// Generates rows with values of a fixed length, or of any length.
 fn rows() -> impl Strategy<Value = Rows> {
     let fixed = prop_oneof![Just(None), (1..=8_usize).prop_map(Some), Just(Some(16))];
     (fixed, drafts(), marks()).prop_map(|(fixed, drafts, marks)| {
@@ -109,7 +110,7 @@ fn walk(rows: &Rows) -> usize {
     seen + rows.marks().len()
 }
 
-/// The rows from one on, one by one.
+/// Returns the rows from `first` on, individually.
 fn all_from(rows: &Rows, first: usize) -> Vec<(RowKey, i64, u32, Vec<u8>)> {
     let mut all = Vec::new();
     rows.visit(first..rows.len(), |row| {
@@ -186,7 +187,7 @@ proptest! {
         prop_assert_eq!(decoded, Ok(rows));
     }
 
-    /// The log stores rows in such runs.
+    /// The log stores rows in such parts.
     #[test]
     fn rows_from_any_row_on_round_trip(rows in rows(), from in 0..70_usize, mark in 0..8_usize) {
         let run = decode(&encoded(&rows, from, mark)).unwrap();
@@ -195,7 +196,7 @@ proptest! {
         prop_assert_eq!(run.marks(), marks);
     }
 
-    /// A series that is split over several items is whole again when they are joined.
+    /// A series that was split over several items is restored when they are joined.
     #[test]
     fn appended_runs_are_the_rows(rows in rows(), lengths in prop::collection::vec(1..20_usize, 60)) {
         let mut joined = Rows::new(rows.word_bytes());
@@ -210,7 +211,7 @@ proptest! {
         }
         rows.marks().iter().for_each(|mark| joined.push_mark(*mark));
         prop_assert_eq!(all_from(&joined, 0), all_from(&rows, 0));
-        // It takes no more steps than before either.
+        // The joined rows also take no more steps than before.
         prop_assert_eq!(joined, rows);
     }
 

@@ -131,7 +131,7 @@ fn shapes_whose_product_overflows_are_refused() {
         decode(&cube, &bytes),
         Err(DecodeError::TooLong { .. })
     ));
-    // 2^32 * 2^32 is 0 in 64 bits; it must not be taken for an empty array.
+    // 2^32 * 2^32 is 0 in 64 bits; this must not be treated as an empty array.
     let mut square = Vec::new();
     put_varint(&mut square, 1 << 31);
     put_varint(&mut square, 1 << 31);
@@ -253,7 +253,7 @@ fn structs_nest_eight_deep_and_no_deeper() {
     encode_type(&nested_struct(9), &mut bytes);
     let error = decode_type(&mut Reader::new(&bytes)).unwrap_err();
     assert!(matches!(&error, DecodeError::Type { source, .. } if **source == TypeError::TooDeep));
-    // A bomb: as many nested structs as fit into a frame must not overflow the stack.
+    // Deeply nested structs that fill a whole frame must not overflow the stack.
     let bomb = [17, 1, 1, b'x'].repeat(100_000);
     assert!(decode_type(&mut Reader::new(&bomb)).is_err());
 }

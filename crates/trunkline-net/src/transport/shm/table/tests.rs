@@ -49,7 +49,7 @@ fn at(seconds: u64) -> Tick {
     Tick::from_nanos((100 + seconds) * 1_000_000_000)
 }
 
-/// Answers the question, which must be there, with or without a file.
+/// Answers the request, which must have arrived, with or without a file.
 fn answer(acceptor: &Transport, file: Option<&OwnedFd>) {
     let (local, question) = acceptor.source.table_question().expect("a question");
     local.answer_table(question, file.map(AsFd::as_fd));
@@ -79,7 +79,7 @@ fn table_is_requested_and_read_until_the_connection_ends() {
     };
     writer.store(5, 0, &value(7));
     assert_eq!(table.read(5, 0), Some(value(7)));
-    // The end may provide another table for an index beyond this one's.
+    // The other end may provide another table for an index beyond this table.
     assert!(matches!(
         dialler.source.table(8, at(0)),
         TableAnswer::Pending
@@ -113,7 +113,7 @@ fn client_does_not_wait_for_an_engine_without_a_table() {
     }
 }
 
-/// An engine of an older version does not know the question.
+/// An engine of an older version does not know the request.
 #[test]
 fn unanswered_table_request_costs_one_second_in_eleven() {
     let (mut dialler, mut acceptor) = pair();
