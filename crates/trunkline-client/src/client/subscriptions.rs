@@ -196,8 +196,8 @@ impl ClientCore {
         reading
     }
 
-    /// Takes the next reading of one item, or returns the local copy if there is none. The reading
-    /// counts as read. Returns `None` before the first update has arrived.
+    /// Takes the next reading of one item, or returns the local copy if there is none. The returned
+    /// reading counts as read. Returns `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
         now: Tick,

@@ -481,7 +481,7 @@ impl RemoteItem {
     }
 }
 
-/// Returns true for faults that disappear when the missing library or variable is deployed or
+/// Returns true for faults that disappear once the missing library or variable is deployed or
 /// started.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
     use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};
