@@ -6,7 +6,7 @@
 //!    ^                                              |                      |
 //!    |                 handle_disconnected          v                      v
 //!    +------------------------------------------ broken <------------------+
-//!    |  jitter on every attempt, and what the engine asked for
+//!    |  jitter on every attempt, and the delay requested by the engine
 //!    +--> Closed: closed by the program, or trying again cannot help (version, rights)
 //! ```
 
@@ -101,7 +101,7 @@ impl Connection {
 
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
-            // The program closed the client while the driver was dialling.
+            // The client was closed while the driver was dialling.
             self.closing = Some(Disconnect::Local);
             return;
         }

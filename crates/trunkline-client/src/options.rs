@@ -68,7 +68,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Whether an opening needs an access.
+/// The need for an access when variables are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Need {
     /// The access is used if the variable permits it.
@@ -87,9 +87,9 @@ pub struct OpenOptions {
     pub read: bool,
     /// True to include the properties in the answer.
     pub describe: bool,
-    /// Whether read access is needed.
+    /// The need for read access.
     pub reading: Need,
-    /// Whether write access is needed.
+    /// The need for write access.
     pub writing: Need,
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! provide(NAME) --> PROVIDE, again on every connection
 //! engine --> Bind: which variables, from which items     --> take_provider_event
-//!            Write, Read: what is wanted of the devices  -->      "      --> answer_provider
+//!            Write, Read: orders for the devices         -->      "      --> answer_provider
 //! publish --> PUBLISH, within the write credit
 //! ```
 //!

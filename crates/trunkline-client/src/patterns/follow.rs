@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! patterns --> watches --> Appeared: joined to the subscription --> its readings
-//!                          Gone:     after its last reading     --> left, its place is free
+//!                          Gone:     after its last reading     --> removed, its place is free
 //! ```
 //!
 //! `Appeared` for a name precedes its first reading, and `Gone` follows its last: `Gone` is held

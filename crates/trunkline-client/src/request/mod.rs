@@ -168,7 +168,7 @@ pub(crate) trait Exchange: Sized {
     }
 }
 
-/// What a request sends.
+/// The amount that a request sends.
 pub(crate) enum Prepared {
     /// One frame.
     Single,

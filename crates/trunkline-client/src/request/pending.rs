@@ -283,7 +283,7 @@ impl Requests {
     }
 
     /// Prepares for the next connection, on which the program's requests are sent again. Returns
-    /// the client's own requests, and those of the program's requests that have an unknown outcome.
+    /// the client's own requests, and the requests of the program that have an unknown outcome.
     fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
         self.wires.requests.clear();
         self.refused.clear();

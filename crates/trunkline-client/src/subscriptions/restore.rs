@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! the same epoch    every variable is opened again by its name, then every item is subscribed
-//!                   after the last update it has: the engine counts exactly what it missed
-//! another start     every item is opened and subscribed in one round trip: its next reading says
-//!                   that an unknown number was lost
+//!                   after its last update: the engine counts exactly the missed updates
+//! another start     every item is opened and subscribed in one round trip: its next reading
+//!                   reports an unknown number of lost updates
 //! ```
 //!
 //! The client does not rely on the engine to keep a session: it subscribes everything again on each

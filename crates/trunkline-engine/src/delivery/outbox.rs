@@ -173,8 +173,8 @@ impl Outbox {
         }
     }
 
-    /// Records the outcome of write `id`. The caller wakes the outbox after it has released all
-    /// locks. Lock order: variable, then this.
+    /// Records the outcome of write `id`. The caller wakes the outbox after releasing all locks.
+    /// Lock order: variable, then this.
     pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
         self.completions.lock().push_back((id, outcome));
     }

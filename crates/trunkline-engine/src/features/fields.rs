@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! boiler/level           the variable
-//! boiler/level#units     its field: a read-only variable, made when it is opened first
+//! boiler/level#units     its field: a read-only variable, created when first opened
 //! ```
 //!
 //! A field is updated whenever its content changes: when a library is replaced, stopped or started,

@@ -3,9 +3,9 @@
 //! ```text
 //! check each  ->  lock all, in ascending order of their handles  ->  decide each
 //!                      |                                            |
-//!                 one refused: all are                    room for all in every feed
+//!                 one refused: all refused                room for all in every feed
 //!                                                                   |
-//!                          commit each, one time, one number; feeds take the group in one piece
+//!                          commit each, one time, one number; feeds get the group contiguously
 //! ```
 //!
 //! All code that takes several locks takes them in the same order, so groups cannot deadlock.

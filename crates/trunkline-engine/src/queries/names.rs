@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! slots                1 2 3 4 5 ... end      a new watch lists the variables here,
-//! what came and went   +7 +8 -3 +9 -7 ...     then follows the log from where the listing began
+//! log of changes       +7 +8 -3 +9 -7 ...     then follows the log from the start of the listing
 //! ```
 //!
 //! The log is maintained while any pattern is watched, and is bounded. A watch that falls behind

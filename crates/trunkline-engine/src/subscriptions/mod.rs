@@ -104,7 +104,7 @@ pub struct Consumer {
     /// Reused between drains to avoid allocations.
     taken: Vec<u32>,
     updates: Vec<Update>,
-    /// True if its `all` subscriptions may share feeds with those of other consumers.
+    /// True if its `all` subscriptions may share feeds with other consumers.
     shares_feeds: bool,
     resume: Resume,
     /// Fields opened by its peer, by handle. A field is closed when no user is left.

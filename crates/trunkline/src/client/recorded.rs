@@ -59,7 +59,7 @@ struct Filling {
     done: HashSet<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
-    /// What is missing after the last row.
+    /// Updates missing after the last row.
     lost: Lost,
 }
 
@@ -202,7 +202,7 @@ impl RecordedSubscription {
                 };
                 let at = reading.position;
                 let is_late = at.sequence > LATE_SEQUENCES;
-                // True for rows after the given position, false for earlier ones.
+                // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
                 if is_later || filling.done.contains(&at.epoch) {

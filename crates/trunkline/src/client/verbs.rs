@@ -734,7 +734,7 @@ impl<A> PendingCall<A> {
         answer.or_else(|| shared.link.is_closed().then(close))
     }
 
-    /// Returns the answer if it has arrived, without an error for a long-lost connection.
+    /// Returns the answer if it has arrived. Returns no error while the connection is down.
     #[cfg(target_os = "linux")]
     pub(crate) fn arrived(&self) -> Option<Result<A, CallError>> {
         let link = &self.shared.link;

@@ -78,8 +78,8 @@ pub struct EngineOptions {
     /// delay but costs processor time; the thread stops spinning where it does not pay. Zero: the
     /// thread sleeps at once.
     pub spin: Duration,
-    /// Interval at which the engine measures itself and updates the variables of `_engine`, at
-    /// least 250 ms. Zero: no measurements, and no such variables.
+    /// Interval at which the engine measures itself and updates the variables of `_engine`, at most
+    /// four times a second. Zero: no measurements, and no such variables.
     pub health: Duration,
 }
 

@@ -47,7 +47,7 @@ pub struct WrittenGroup {
 pub struct GroupRefused {
     /// Index of the first write that was refused; `None` if the group as a whole is at fault.
     pub refused_index: Option<usize>,
-    /// The rule that refused the group.
+    /// The rule that refused the write, or the whole group.
     pub refusal: Refusal,
 }
 

@@ -1,7 +1,7 @@
 //! Watched patterns: the matching names, and their changes (B-32).
 //!
 //! ```text
-//! what the engine has told        what the program was told
+//! reported by the engine             reported to the program
 //!    truth, per name    --- differ? ---> pending, in order   --> next_watch_event
 //! ```
 //!

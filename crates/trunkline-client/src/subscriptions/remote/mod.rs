@@ -375,7 +375,7 @@ impl RemoteSubscription {
         self.has_shared_handles |= other.is_some_and(|other| other != index);
     }
 
-    /// Drops all handles, because those of a past epoch are invalid.
+    /// Drops all handles, because handles of a past epoch are invalid.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
         self.has_shared_handles = false;

@@ -78,8 +78,8 @@ impl Log {
         Some(Moved { member, waiting })
     }
 
-    /// Adds a member whose `places` variables are those of this log. They must not be written in
-    /// the meantime. Returns the member if it can no longer join.
+    /// Adds a member whose `places` variables are the variables of this log. They must not be
+    /// written in the meantime. Returns the member if it can no longer join.
     pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         let outbox = &moved.member.terms.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {

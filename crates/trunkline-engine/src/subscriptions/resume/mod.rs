@@ -1,8 +1,8 @@
 //! State of the `all` subscriptions of a lost session, stored until the next session takes over.
 //!
 //! ```text
-//! confirmed | sent, not confirmed | taken | in the feed | written while nobody is there
-//!           |<------------------------- kept ------------------------------------------>|
+//! confirmed | sent, not confirmed | taken | in the feed | written while disconnected
+//!           |<------------------------- stored ------------------------------------->|
 //! ```
 //!
 //! Unacked updates are stored until the peer has confirmed them. When the session is lost, its
