@@ -1,25 +1,27 @@
-//! Requests that the client makes by itself, about what it holds.
+//! Requests that the client makes by itself, about its own state.
 //!
-//! Subscriptions, patterns and the provider say what they need. `request` sends it and gives them the
-//! answers.
+//! Subscriptions, patterns and the provider state their needs here. `request` sends the requests
+//! and passes on the answers.
 
 use std::sync::Arc;
 
 use crate::table::Key;
 use crate::variables::page::Page;
 
-/// The client's own requests, until `Requests` takes them over, and the numbers of all requests.
+/// The client's own requests, until `Requests` takes them over, and the order numbers of all
+/// requests.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) list: Vec<(u64, OwnRequest, Place)>,
-    /// Last number given out. Requests and writes share the numbers, and are sent in their order.
+    /// The last order number assigned. Requests and writes share these numbers and are sent in
+    /// their order.
     last_order: u64,
 }
 
-/// The place of a request among all others.
+/// The place of a request in the sending order.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Ahead of them: it must be answered before handles can be used.
+    /// Before all others: handles cannot be used until it is answered.
     First,
     Last,
 }
@@ -64,14 +66,14 @@ pub(crate) struct OpenItems {
     pub(crate) items: Vec<u32>,
 }
 
-/// Subscribes open items, starting after their last updates.
+/// Subscribes open items again, starting after their last updates.
 #[derive(Debug)]
 pub(crate) struct Resume {
     pub(crate) remote: u32,
     pub(crate) items: Vec<u32>,
 }
 
-/// Ends items of a remote subscription, or all of it if `handles` is empty.
+/// Ends the given items of a remote subscription, or the whole subscription if `handles` is empty.
 #[derive(Debug)]
 pub(crate) struct Unsubscribe {
     pub(crate) remote: u32,
@@ -92,6 +94,6 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 pub(crate) struct Unwatch(pub(crate) u32);
 
-/// Asks to be the source of variables.
+/// Asks for the role of a provider under this name.
 #[derive(Debug)]
 pub(crate) struct Provide(pub(crate) String);

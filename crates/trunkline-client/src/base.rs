@@ -1,4 +1,4 @@
-//! What every part of a client uses: its options, its connection and its variables.
+//! The state that every part of a client uses: options, connection and variables.
 
 use crate::ask::Asked;
 use crate::connection::Connection;
@@ -11,7 +11,7 @@ pub(crate) struct Base {
     pub(crate) connection: Connection,
     pub(crate) variables: Variables,
     pub(crate) asked: Asked,
-    /// Rises with everything that a program can wait for.
+    /// Increases with every event that a program can wait for.
     pub(crate) changes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The life of the connection: hello, keep-alive, acknowledgement, end, and the next attempt.
+//! The life cycle of the connection: hello, keep-alive, acknowledgement, end, and the next attempt.
 //!
 //! ```text
 //!            dial due             handle_connected            WELCOME
@@ -6,7 +6,7 @@
 //!    ^                                              |                      |
 //!    |                 handle_disconnected          v                      v
 //!    +------------------------------------------ broken <------------------+
-//!    |  jitter on every attempt, and what the engine asked for
+//!    |  jitter on every attempt, and the delay requested by the engine
 //!    +--> Closed: closed by the program, or trying again cannot help (version, rights)
 //! ```
 
@@ -29,7 +29,7 @@ use crate::options::ClientOptions;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
 use crate::variables::reading::Arrival;
 
-/// Bounds of the keep-alive interval, whatever the engine asks for.
+/// Limits of the keep-alive interval, whatever the engine requests.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(3600);
 
@@ -47,15 +47,15 @@ pub(crate) struct Connection {
     goodbye: Option<Goodbye>,
     pub(crate) hello_due: bool,
     pub(crate) keepalive_due: bool,
-    /// The last session, which the next hello asks to resume.
+    /// The last session, which the next hello offers to resume.
     last_session: Option<Resume>,
     pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
-    /// The last time bytes arrived.
+    /// The last time at which bytes arrived.
     pub(crate) last_input: Option<Tick>,
     /// Data gathered for sending, in throughput mode.
     pub(crate) gather: Option<Box<Gather>>,
-    /// Set when the gathered data must go out with the next output.
+    /// Set if the gathered data must be sent with the next output.
     pub(crate) send_gathered: bool,
 }
 
@@ -71,7 +71,7 @@ enum Phase {
 struct Open {
     session: Arc<Session>,
     agreement: Agreement,
-    /// The engine's wall clock when it sent WELCOME, which arrived at `session.since`.
+    /// The engine's wall clock when it sent WELCOME; the WELCOME arrived at `session.since`.
     engine_wall: Timestamp,
 }
 
@@ -101,7 +101,7 @@ impl Connection {
 
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
-            // The program gave up while the driver was dialling.
+            // The client was closed while the driver was dialling.
             self.closing = Some(Disconnect::Local);
             return;
         }
@@ -136,7 +136,7 @@ impl Connection {
         self.session().map_or(0, |session| session.epoch)
     }
 
-    /// Returns true if the connection is up and both ends have the feature.
+    /// Returns true if the connection is up and both ends support the feature.
     pub(crate) fn has(&self, feature: Features) -> bool {
         let session = self.session();
         session.is_some_and(|session| session.features.contains(feature))
@@ -158,7 +158,8 @@ impl Connection {
         }
     }
 
-    /// Fails with the reason if not connected, and the client no longer tries to connect.
+    /// Returns the reason as an error if there is no connection and the client no longer tries to
+    /// connect.
     pub(crate) fn check_usable(&self) -> Result<(), Arc<Disconnect>> {
         self.closed().map_or(Ok(()), |cause| Err(Arc::clone(cause)))
     }
@@ -179,8 +180,8 @@ impl Connection {
         }
     }
 
-    /// Handles the engine's WELCOME. The returned flag is true if the engine is in the same epoch
-    /// as in the last session; positions of another epoch mean nothing in this one.
+    /// Handles the engine's WELCOME. The returned flag is true if the engine's epoch is still that
+    /// of the last session. Positions of different epochs are not comparable.
     pub(crate) fn welcome(
         &mut self,
         now: Tick,
@@ -256,7 +257,7 @@ impl Connection {
         Ok(Goodbye::decode(frame)?.into())
     }
 
-    /// Marks the transport for closing, and prepares a goodbye where the engine would read one.
+    /// Marks the transport for closing, and prepares a goodbye if the engine can read one.
     pub(crate) fn fail(&mut self, cause: Disconnect) {
         if self.closing.is_none() {
             self.goodbye = cause.goodbye();
@@ -264,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection because the program asked for it.
+    /// Closes the connection at the program's request.
     pub(crate) fn close(&mut self) {
         match self.phase {
             Phase::Greeting { .. } | Phase::Open(_) => {
@@ -290,9 +291,9 @@ impl Connection {
     ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
-        // Avoids dialling in a tight loop an engine that accepts connections and drops them at
-        // once: the backoff resets only after a session that lasted as long as the wait for it may
-        // have been, or as long as the session's deadline if that is shorter.
+        // Avoids a tight loop of dialling an engine that accepts connections and drops them at
+        // once: the backoff resets only after a session that lasted as long as the preceding wait
+        // could have been, or as long as the session's deadline if that is shorter.
         if let Some(session) = &session
             && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
         {
@@ -315,7 +316,7 @@ impl Connection {
         (Arc::new(cause), session, retries)
     }
 
-    /// Handles the end of a connection that was made after giving up.
+    /// Handles the end of a connection that was established after the client had given up.
     pub(crate) fn stay_closed(&mut self) {
         self.closing = None;
     }
@@ -354,13 +355,14 @@ impl Connection {
         matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
     }
 
-    /// Returns the reason why not connected, and the client no longer tries to connect.
+    /// Returns the reason if there is no connection and the client no longer tries to connect.
     pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
         let failure = self.last_failure.as_ref();
         failure.filter(|_| matches!(self.phase, Phase::Closed))
     }
 
-    /// Returns the reason why there is no connection, once there was one or an attempt has failed.
+    /// Returns the reason why there is no connection. `None` before the first connection or failed
+    /// attempt.
     pub(crate) fn down_because(&self) -> Option<&Disconnect> {
         match &self.phase {
             Phase::Open(_) => self.closing.as_ref(),
@@ -382,7 +384,7 @@ impl Connection {
         }
     }
 
-    /// Returns the terms agreed on with the engine, once the hello is done.
+    /// Returns the terms negotiated with the engine, once the hello is done.
     pub(crate) fn agreement(&self) -> Option<&Agreement> {
         match &self.phase {
             Phase::Open(open) => Some(&open.agreement),
@@ -420,7 +422,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Counts update records, wanted or not, and adds the sum of their digests.
+    /// Counts update records, wanted or not, and adds their digests to the sum.
     pub(crate) fn count_records(&mut self, records: u64, digest: u64) {
         self.records += records;
         self.digest = self.digest.wrapping_add(digest);
@@ -431,8 +433,8 @@ impl Receipt {
         (self.records, self.digest) == (records, digest)
     }
 
-    /// Continues from the engine's totals, whatever arrived. A difference is thus reported once,
-    /// and lost records do not occupy the window forever.
+    /// Continues from the engine's totals, regardless of what arrived. A difference is therefore
+    /// reported only once, and lost records do not occupy the window forever.
     pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
         (self.records, self.digest) = (records, digest);
         self.acked = self.acked.min(records);
@@ -461,9 +463,9 @@ impl Receipt {
         self.records
     }
 
-    /// Returns two flags: there is something to acknowledge, and it must be sent without waiting
-    /// for other output. The second is true at a quarter of the window, or if there is credit to
-    /// grant.
+    /// Returns two flags: whether there is something to acknowledge, and whether it must be sent
+    /// without waiting for other output. The second flag is true at a quarter of the window, or if
+    /// there is credit to grant.
     pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
         let unacked = self.records - self.acked;
         let grants = !self.grants.is_empty();

@@ -1,4 +1,4 @@
-//! Errors of whole calls that had no effect. Faults of single items are part of the answer instead.
+//! Errors of whole calls that had no effect. Faults of single items are part of the answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
-/// The request was not accepted, and nothing was done.
+/// A request that was not accepted. It had no effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The client has given up on the connection, or was closed.
+    /// The client has given up connecting, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
@@ -37,10 +37,10 @@ pub enum RequestError {
     },
 }
 
-/// The subscription was not made.
+/// The reason why a subscription was not made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
-    /// The client has given up on the connection, or was closed.
+    /// The client has given up connecting, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
@@ -52,7 +52,7 @@ pub enum SubscribeError {
          period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
     )]
     Contract {
-        /// The contract asked for.
+        /// The requested contract.
         contract: Contract,
     },
     /// The client would have too many items.
@@ -67,10 +67,10 @@ pub enum SubscribeError {
     },
 }
 
-/// The writes were not accepted. None of the call's writes is carried out.
+/// Writes that were not accepted. None of the call's writes is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The group has no writes, or more than the maximum.
+    /// The group has no writes, or more than the maximum number.
     #[error("a group has 1 to {max} writes, this one has {writes}; split it into several groups")]
     Group {
         /// Number of writes in the group.
@@ -78,24 +78,24 @@ pub enum WriteError {
         /// The maximum number of writes.
         max: usize,
     },
-    /// The client has given up on the connection, or was closed.
+    /// The client has given up connecting, or was closed.
     #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
         cause: Arc<Disconnect>,
     },
-    /// The queue of unsent writes is full: writes are made faster than the engine takes them, or
-    /// there is no connection.
+    /// The queue of unsent writes is full: the program makes writes faster than the engine accepts
+    /// them, or there is no connection.
     #[error(
         "{waiting} writes with {bytes} bytes wait to be sent; wait until some are, then try again"
     )]
     WouldBlock {
         /// Number of queued writes.
         waiting: usize,
-        /// Total size of their values in bytes.
+        /// Total size of the queued values in bytes.
         bytes: usize,
     },
-    /// Too many outcomes were not taken.
+    /// Too many outcomes have not been taken.
     #[error("the outcomes of {waiting} writes were not taken; take them, or write untracked")]
     OutcomesNotTaken {
         /// Number of outcomes not taken, including those of writes not yet answered.

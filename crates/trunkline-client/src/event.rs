@@ -9,21 +9,21 @@ use trunkline_types::{Position, Reading};
 /// An event of a subscription. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// The connection is up; readings after this event belong to this session. It is the first
-    /// event of a subscription made while the connection is up.
+    /// The connection is up. Later readings belong to this session. If the connection is already up
+    /// when a subscription is made, this is its first event.
     Connected {
-        /// The session's number at the engine.
+        /// The session's number, assigned by the engine.
         session: u64,
         /// The engine's epoch.
         epoch: u64,
-        /// Identifies the engine's store, like `Session::engine_id`.
+        /// Identifies the engine's store; same as `Session::engine_id`.
         engine_id: [u8; 16],
     },
-    /// The connection is down; known values may be stale from here on.
+    /// The connection is down. Known values may be stale from now on.
     Disconnected {
         /// The reason.
         cause: Arc<Disconnect>,
-        /// True if the client reconnects on its own.
+        /// True if the client reconnects automatically.
         reconnecting: bool,
     },
     /// A reading of an item.
@@ -33,7 +33,7 @@ pub enum Event {
         /// The reading of the item.
         reading: Reading,
     },
-    /// The item could not be subscribed. The client tries again where that can help.
+    /// The item could not be subscribed. The client retries if that can help.
     ItemError {
         /// Index of the item.
         item: u32,
@@ -46,10 +46,11 @@ pub enum Event {
         item: u32,
         /// The reason.
         reason: EndReason,
-        /// The last update that arrived; `None` if none did.
+        /// Position of the last update that arrived; `None` if none arrived.
         last: Option<Position>,
-        /// Number of later updates that were not delivered; `None` if only the next reading can
-        /// tell. That reading's `lost` includes them as well: do not add the two.
+        /// Number of later updates that were not delivered; `None` if that is known only with the
+        /// next reading. `lost` of the next reading includes these updates, so do not add the two
+        /// numbers.
         lost: Option<u64>,
         /// The reason as a sentence for people.
         sentence: Arc<str>,

@@ -1,5 +1,5 @@
-//! Explains why a variable does not reach the program, as far as this end can tell: the connection,
-//! and how the program handles its subscriptions.
+//! Explains why a variable does not reach the program, as far as the client knows: the connection,
+//! and how the program takes from its subscriptions.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::state::ConnectionState;
 use crate::subscriptions::remote::{RemoteItem, Status};
 use crate::subscriptions::subscription::Subscription;
 
-/// Explains why there is no connection, if there is none and an attempt has failed. The engine
-/// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
-/// the age of its newest reading.
+/// Explains why there is no connection. Returns nothing unless an attempt has failed; in that case
+/// the engine cannot be asked. If the variable `name` is subscribed, the explanation includes the
+/// age of its newest reading.
 pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option<WhyStep> {
     let state = parts.base.connection.state();
     let cause = state.cause()?;
@@ -51,8 +51,8 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
     Some(WhyStep::fault(stage, sentence, next))
 }
 
-/// Returns what this end knows about the subscriptions to a variable, and about queued writes.
-/// It complements the engine's answer and comes after it.
+/// Returns what the client knows about the subscriptions to a variable, and about queued writes.
+/// This follows the engine's answer.
 pub(crate) fn explain_consumer(parts: &Parts, now: Tick, name: &str) -> Vec<WhyStep> {
     let mut steps = Vec::new();
     each_item(parts, name, |subscription, item| {
@@ -138,7 +138,7 @@ fn of_status(item: &RemoteItem) -> Option<WhyStep> {
     }
 }
 
-/// Returns a step if readings wait for the program.
+/// Returns a step if the program has not taken queued readings.
 fn of_waiting(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Option<WhyStep> {
     let ledger = subscription.ledger;
     if ledger.waiting == 0 {

@@ -1,8 +1,9 @@
 //! The client's end of the protocol: handles, cells, queues, batches, and its side of the ledger.
 //!
-//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next call
-//! come out. It opens no socket, never waits and starts no thread. `trunkline-net` drives it over
-//! any transport; the simulator drives it without one, and each run repeats bit for bit.
+//! [`ClientCore`] is a state machine: its input is bytes and the time, its output is bytes and the
+//! time of the next call. It opens no socket, never waits and starts no thread. `trunkline-net`
+//! drives it over any transport. The simulator drives it without a transport, and every run is
+//! reproducible bit for bit.
 //!
 //! ```text
 //!  program: open  read  write  subscribe ...       take  take_outcomes  next_event  value
@@ -17,25 +18,25 @@
 //!          bytes out ~~~~~~~~~~~~ the driver ~~~~~~~~~~ bytes in
 //! ```
 //!
-//! Everything the program holds survives reconnects. Variables are known by name and opened again,
-//! subscriptions resume after their last update, and unanswered requests are sent again. Writes,
-//! and other requests that change the engine, are never sent twice: if their answer was lost with
-//! the connection, they end as unknown.
+//! The program's variables, subscriptions and requests survive reconnects. Variables are identified
+//! by name and opened again, subscriptions resume after their last update, and unanswered requests
+//! are sent again. Writes, and other requests that change the engine, are never sent twice: if the
+//! connection is lost before their answer, they end as unknown.
 //!
 //! # Layout
-//! From the bottom up; each part imports only parts above it in this list.
-//! - `table`, [`options`], [`error`], [`state`], `event`: tables, and the types of the program.
+//! In order, from the bottom up: each part imports only the parts above it in this list.
+//! - `table`, [`options`], [`error`], [`state`], `event`: tables, and types for the program.
 //! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
-//! - `connection`: the life of the connection, and acknowledgements; [`answer`]: answers.
-//! - `base`: what every part uses; `ask`: requests that the client makes by itself.
-//! - `writes`: writes, from the call to the outcome; `typed`: handles of checked types.
-//! - `subscriptions`: `remote`, as the engine sees them, with losses; above it `subscription`, as the
-//!   program sees them, `delivery`, `restore` for reconnects and retries, `convergence`.
+//! - `connection`: the life cycle of the connection, and acknowledgements; [`answer`]: answers.
+//! - `base`: the state that every part uses; `ask`: requests that the client makes by itself.
+//! - `writes`: writes, from the call to the outcome; `typed`: handles with a checked type.
+//! - `subscriptions`: `remote`, the engine's view of them, with losses; above it `subscription`,
+//!   the program's view, `delivery`, `restore` for reconnects and retries, `convergence`.
 //! - `patterns`: watched patterns, and subscriptions by pattern; `provider`: this client as the
 //!   source of variables.
-//! - `parts`: all of these; `explain`: why a variable does not reach the program.
-//! - [`request`]: one type and one file for each request, and its course.
-//! - `client`: [`ClientCore`], its verbs, input and output.
+//! - `parts`: all of the above together; `explain`: why a variable does not reach the program.
+//! - [`request`]: one type and one file for each request, and how requests proceed.
+//! - `client`: [`ClientCore`] with its verbs, input and output.
 
 #![forbid(unsafe_code)]
 

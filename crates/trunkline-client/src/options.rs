@@ -1,4 +1,4 @@
-//! Options for the client, for opening and for subscribing.
+//! Options of the client, of opening and of subscribing.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation, Throughput};
 use trunkline_types::Contract;
 
-/// The identity of the client, and the bounds of its memory. Each verb documents its behaviour at
-/// its bound: the call is refused and has no effect.
+/// The identity of the client, and the limits on its memory. When a limit is reached, the call is
+/// refused and has no effect, as documented for each verb.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The client's name, shown to people who inspect the engine.
+    /// The client's name, shown to operators of the engine.
     pub client_name: String,
-    /// The program and its release.
+    /// The program's name and release.
     pub program: String,
-    /// The user that the program runs as.
+    /// The user under which the program runs.
     pub user: String,
     /// The process id; 0 if unknown.
     pub pid: u32,
     /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
-    /// Gathers data before sending at both ends, if the engine supports it. `None` sends everything
+    /// Gathers data before sending at both ends, if the engine supports that. `None`: data is sent
     /// at once.
     pub throughput: Option<Throughput>,
-    /// Maximum number of update records that the engine may send before they are acknowledged.
+    /// Maximum number of unacknowledged update records that the engine may send.
     pub window_records: u32,
     /// Maximum size of those records in bytes.
     pub window_bytes: u32,
-    /// Upper bound of the first wait before dialling again; doubles with each attempt.
+    /// Upper limit of the first wait before dialling again. It doubles with each attempt.
     pub backoff_base: Duration,
-    /// Upper bound of any wait before dialling again.
+    /// Upper limit of any wait before dialling again.
     pub backoff_max: Duration,
     /// Seed for the jitter: different for every process, fixed in a simulation.
     pub seed: u64,
-    /// Maximum number of requests that are unanswered, or answered and not taken.
+    /// Maximum number of requests that are unanswered, or whose answers were not taken.
     pub requests_max: usize,
-    /// Maximum number of items of those requests, and of the answer to one FIND.
+    /// Maximum number of items in those requests, and in the answer to one FIND.
     pub request_items_max: usize,
     /// Maximum number of items of all subscriptions together.
     pub items_max: usize,
@@ -68,7 +68,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// The need for an access when a variable is opened.
+/// The need for an access when variables are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Need {
     /// The access is used if the variable permits it.
@@ -76,11 +76,11 @@ pub enum Need {
     Allowed,
     /// Opening fails if the variable forbids the access.
     Required,
-    /// The access is not wanted, and is left out of the opened variable's access.
+    /// The access is not wanted, and is removed from the opened variable's access.
     None,
 }
 
-/// Options of an opening, beyond handles and types.
+/// Options of opening variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     /// True to include the current readings in the answer.
@@ -93,23 +93,24 @@ pub struct OpenOptions {
     pub writing: Need,
 }
 
-/// Options of a subscription, beyond its contract.
+/// Options of a subscription, in addition to its contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubscribeOptions {
-    /// Delivers only updates that differ from the previous one in value or quality. The others are
-    /// counted as filtered.
+    /// Delivers only updates that differ from the previous one in value or quality. Other updates
+    /// count as filtered.
     pub only_changes: bool,
-    /// Leaves out the updates that this client wrote itself.
+    /// Leaves out updates that result from this client's own writes.
     pub own_suppressed: bool,
-    /// Age beyond which readings are stale. `None` uses the variable's properties, if known.
+    /// Age beyond which readings are stale. `None`: the age from the variable's properties, if
+    /// known.
     pub max_age: Option<Duration>,
-    /// Resumes an `all` subscription that has overrun its bound, once the program has taken
-    /// everything that waited, including the end. Otherwise the subscription stays ended.
+    /// Resumes an `all` subscription after an overrun, once the program has taken all queued
+    /// events, including the end. Otherwise the subscription stays ended.
     pub reopen: bool,
-    /// Bytes that may wait under `last:n` and `first:n`, for all items together: values in wire
-    /// form, plus 120 bytes per reading. Beyond this limit, updates are dropped as they are at `n`,
-    /// but every item keeps one. For `all` the bound is in the contract: its number of elements
-    /// limits the overhead of its readings.
+    /// Maximum size of queued readings under `last:n` and `first:n`, for all items together: values
+    /// in wire form, plus 120 bytes per reading. Beyond it, updates are dropped as they are beyond
+    /// `n`, but every item keeps at least one. Under `all` only the contract's bound applies: its
+    /// number of elements limits the overhead of the readings.
     pub buffer_bytes_max: usize,
 }
 
@@ -125,12 +126,12 @@ impl Default for SubscribeOptions {
     }
 }
 
-/// A buffer of one element is rejected because it would buffer nothing.
+/// The error for a buffer of one element, which would buffer nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a buffer of 1 element holds nothing back; use 0 for the newest value only, or 2 and more")]
 pub struct BufferError;
 
-/// Returns the contract for a plain buffer size: 0 is the newest value only, 2 or more is a buffer
+/// Returns the contract for a buffer size: 0 means only the newest value, 2 or more means a buffer
 /// that drops its oldest element.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a client holds besides its requests, which work on it.
+//! The state of a client other than its requests, which operate on it.
 
 use crate::base::Base;
 use crate::options::ClientOptions;

@@ -4,13 +4,13 @@
 //! ```text
 //! provide(NAME) --> PROVIDE, again on every connection
 //! engine --> Bind: which variables, from which items     --> take_provider_event
-//!            Write, Read: what is wanted of the devices  -->      "      --> answer_provider
+//!            Write, Read: orders for the devices         -->      "      --> answer_provider
 //! publish --> PUBLISH, within the write credit
 //! ```
 //!
-//! Unanswered writes and reads end with the connection: the engine reports their outcome to their
-//! callers as unknown. On the next connection the engine binds every variable again, and the
-//! provider must publish every value again.
+//! Unanswered writes and reads end with the connection: the engine reports an unknown outcome to
+//! their callers. On the next connection the engine binds every variable again, and the provider
+//! must publish every value again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,9 +29,9 @@ use crate::base::Base;
 use crate::table::NumberMap;
 use crate::writes::Writes;
 
-/// Maximum number of values waiting to be sent. Beyond it, the oldest is dropped and counted.
+/// Maximum number of values waiting to be sent. Beyond it, the oldest value is dropped and counted.
 const WAITING_MAX: usize = 65_536;
-/// Time between a refusal and the next request for the role, because the name may be free by then.
+/// Time from a refusal to the next request for the role. The name may be free by then.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// An event of a provider. Events are delivered in the order in which they occurred.
@@ -39,59 +39,59 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum ProviderEvent {
     /// The engine has accepted the role; binds follow.
     Provided,
-    /// The engine does not accept the role. The client asks again after 1 s.
+    /// The engine refuses the role. The client asks again after 1 s.
     Refused(Fault),
-    /// The connection is lost, and with it every bind and every unanswered write and read.
+    /// The connection is lost. All binds and all unanswered writes and reads have ended.
     Disconnected,
     /// The provider must deliver this variable from now on.
     Bind {
-        /// The variable's handle, to be given when publishing.
+        /// The variable's handle, used when publishing.
         handle: u32,
         /// The type of its values.
         data_type: DataType,
-        /// The access that clients have to it.
+        /// The access that clients have to the variable.
         access: Access,
-        /// The device item to deliver it from.
+        /// The device item that supplies its values.
         item: String,
     },
-    /// The variable is gone, and its values are no longer wanted.
+    /// The variable is gone; the provider must no longer deliver it.
     Unbind {
         /// The variable's handle.
         handle: u32,
     },
     /// A value to write to the device.
     Write {
-        /// Identifies the write in the answer.
+        /// Identifies the write; to be returned with the answer.
         ticket: u64,
         /// The variable's handle.
         handle: u32,
         /// The value to write.
         value: Value,
     },
-    /// A request for a fresh value, to be given as the answer.
+    /// A request for a fresh value, which is the answer.
     Read {
-        /// Identifies the read in the answer.
+        /// Identifies the read; to be returned with the answer.
         ticket: u64,
         /// The variable's handle.
         handle: u32,
     },
 }
 
-/// A provider's answer to a write or a read.
+/// A provider's reply to a write or a read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ProviderReply {
-    /// Done; the device now holds this value.
+    /// Carried out; the device now has this value.
     Applied {
-        /// The value that the device holds.
+        /// The value of the device.
         value: Value,
         /// The quality of the value.
         quality: Quality,
-        /// The time at which it was read; `None` means now.
+        /// The time at which the value was read; `None` means now.
         source_timestamp: Option<Timestamp>,
     },
-    /// Not done, with the reason.
+    /// Not carried out, with the reason.
     Refused(String),
-    /// It is not known whether it was done, with the reason.
+    /// The outcome is unknown, with the reason.
     Unknown(String),
 }
 
@@ -134,7 +134,7 @@ impl ProviderRole {
         base.changes += 1;
     }
 
-    /// Asks for the role, on a new connection or again.
+    /// Requests the role, on a new connection or after a refusal.
     pub(crate) fn restore(&mut self, base: &mut Base) {
         self.retry_at = None;
         if let Some(name) = self.name.clone() {
@@ -264,8 +264,8 @@ impl ProviderRole {
         !self.answers.is_empty() || !self.publications.is_empty()
     }
 
-    /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit
-    /// permits. Returns false if there was nothing to append.
+    /// Appends the answers, then a PUBLISH frame of about `page` bytes within the credit. Returns
+    /// false if there was nothing to append.
     pub(crate) fn send(&mut self, writes: &mut Writes, page: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut bytes = Vec::new();
@@ -302,7 +302,8 @@ impl ProviderRole {
 
     pub(crate) fn refused(&mut self, base: &mut Base, handle: u32, code: FaultCode) {
         self.refused += 1;
-        // Handles are not reused within an epoch, so nothing more can be delivered.
+        // Handles are not reused within an epoch, so no further value for this handle can be
+        // delivered.
         if code == FaultCode::Gone && self.types.remove(&handle).is_some() {
             self.events.push_back(ProviderEvent::Unbind { handle });
             base.changes += 1;

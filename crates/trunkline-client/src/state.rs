@@ -10,9 +10,9 @@ use trunkline_types::Tick;
 /// The state of the connection, with its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnectionState {
-    /// There is no connection; one is being made, or will be.
+    /// There is no connection. An attempt is in progress or will follow.
     Connecting {
-        /// Number of failed attempts since the client started or the last connection broke.
+        /// Number of failed attempts since the client started or since the last connection broke.
         attempt: u32,
         /// The time of the next attempt. If it has passed, the attempt is in progress.
         dial_at: Tick,
@@ -21,21 +21,21 @@ pub enum ConnectionState {
     },
     /// The connection is up.
     Connected(Arc<Session>),
-    /// There is no connection, and none will be made until the program asks for one.
+    /// There is no connection, and there will be no attempt until the program requests one.
     Closed {
         /// The reason.
         cause: Arc<Disconnect>,
     },
 }
 
-/// The session with the engine, as described by its WELCOME.
+/// The session with the engine, from the engine's WELCOME.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// The session's number at the engine.
+    /// The session's number, assigned by the engine.
     pub session: u64,
     /// The engine's epoch: the first half of every position.
     pub epoch: u64,
-    /// Identifies the engine's store: the same at every start with that store, and in copies of it.
+    /// Identifies the engine's store: the same at every start with this store, and in copies of it.
     /// Without a store, it is different at each start.
     pub engine_id: [u8; 16],
     /// The engine's name.
@@ -44,7 +44,7 @@ pub struct Session {
     pub engine_version: String,
     /// The negotiated version of the protocol.
     pub version: u8,
-    /// The features that both ends have.
+    /// The features that both ends support.
     pub features: Features,
     /// Maximum number of items that the engine allows.
     pub items_max: u32,
@@ -54,7 +54,7 @@ pub struct Session {
     pub write_bytes_max: u32,
     /// Interval between keep-alives.
     pub keepalive: Duration,
-    /// The length of silence after which the engine counts as dead.
+    /// The duration of silence after which the engine counts as dead.
     pub deadline: Duration,
     /// The time at which the session began.
     pub since: Tick,
@@ -67,13 +67,13 @@ pub struct ConnectionCounters {
     pub connections: u64,
     /// Update records received.
     pub records: u64,
-    /// Records received for a subscription or item that had just ended here.
+    /// Records received for a subscription or item that had just ended at the client.
     pub skipped: u64,
     /// Records received that the item already had.
     pub repeated: u64,
     /// Keep-alives whose running digest differed from that of the records received (B-10).
     pub diverged: u64,
-    /// Items that differed from what the engine had sent, and were repaired (B-10).
+    /// Items that differed from what the engine had sent, and that were repaired (B-10).
     pub repaired: u64,
     /// Frames of kinds that this version does not know.
     pub unknown_frames: u64,
@@ -85,7 +85,7 @@ impl ConnectionState {
         matches!(self, ConnectionState::Connected(_))
     }
 
-    /// Returns the reason why the connection is not up; `None` while it is up, and before the first
+    /// Returns the reason why the connection is down; `None` while it is up, and before the first
     /// failure.
     pub fn cause(&self) -> Option<&Arc<Disconnect>> {
         match self {

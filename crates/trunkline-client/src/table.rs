@@ -1,4 +1,4 @@
-//! Tables that behave identically in every run, because the simulator replays this crate bit for
+//! Tables that behave identically in every run, so that the simulator can replay this crate bit for
 //! bit.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key of no value: indices count up from 0 and never get that far.
+    /// A key that matches no value: indices count up from 0 and never get that far.
     pub(crate) const NOBODY: Key = Key {
         index: u32::MAX,
         generation: 0,
@@ -30,7 +30,7 @@ impl Key {
 pub(crate) struct Slab<T> {
     slots: Vec<Option<(u32, T)>>,
     free: Vec<u32>,
-    /// The generation of the last inserted value. It is not kept per slot, so that an empty slab
+    /// The generation of the last inserted value. It is not stored per slot, so that an empty slab
     /// can free its memory.
     generation: u32,
 }
@@ -50,7 +50,7 @@ impl<T> Slab<T> {
         self.slots.reserve(more.saturating_sub(self.free.len()));
     }
 
-    /// Adds a value. The callers' limits keep the number of values far below 2^32.
+    /// Adds a value. The limits of the callers keep the number of values far below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -179,8 +179,8 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// A hasher that spreads numbers and names over 64 bits: one multiplication per number or 8 bytes,
-/// and one more at the end.
+/// A hasher that spreads numbers and names over 64 bits, with one multiplication per number or per
+/// 8 bytes, and another at the end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MixHasher(u64);
 

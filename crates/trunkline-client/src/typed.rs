@@ -9,7 +9,7 @@ use crate::variables::VariableRef;
 use crate::variables::convert::{FromValue, IntoValue};
 use crate::writes::Write;
 
-/// The variable does not have the type that the program expects.
+/// The variable's type differs from the type that the program expects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the variable is {actual}, this program expects {expected}; use {actual} in the program")]
 pub struct TypeMismatch {
@@ -19,7 +19,7 @@ pub struct TypeMismatch {
     pub actual: String,
 }
 
-/// A handle of a variable whose type was checked against `T`.
+/// A handle of a variable whose type is known to match `T`.
 #[derive(Debug)]
 pub struct Typed<T> {
     variable: VariableRef,
@@ -38,8 +38,8 @@ impl<T: FromValue> Typed<T> {
     /// Returns the typed handle of an opened variable.
     ///
     /// # Errors
-    /// [`TypeMismatch`] if the variable cannot be read as `T`. The check happens only here, not at
-    /// every use.
+    /// [`TypeMismatch`] if the variable cannot be read as `T`. The type is checked only here, not
+    /// at every use.
     pub fn new(opened: &Opened) -> Result<Self, TypeMismatch> {
         Self::of(opened.variable, &opened.data_type)
     }

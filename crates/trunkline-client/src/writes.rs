@@ -1,7 +1,7 @@
-//! Writing: any number of writes can be in flight at once, and every write has an outcome.
+//! Writing: many writes can be in flight at once, and every write has an outcome.
 //!
-//! A write waits in the queue, is sent within the credit, and is answered under its number. Its outcome
-//! waits until the program takes it.
+//! A write waits in the queue, is sent within the credit, and is answered under its number. The
+//! outcome waits until the program takes it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use crate::error::{WriteError, malformed};
 use crate::subscriptions::remote::RemoteSubscriptions;
 use crate::variables::{Variable, VariableRef, Variables, not_open};
 
-/// An emptied queue with a larger capacity than this is freed.
+/// Emptied queues with a larger capacity than this are freed.
 const KEPT_WRITES_MAX: usize = 16 << 10;
-/// Maximum number of recent entries, answered ones included. Older unanswered writes move to a map.
+/// Maximum number of recent entries, including answered ones. Older unanswered writes move to a
+/// map.
 const RECENT_MAX: usize = 16 << 10;
 
 /// Minimum time between two searches for expired writes.
@@ -39,18 +40,18 @@ pub struct Write {
     pub value: Value,
     /// Source timestamp, quality and mode.
     pub options: WriteOptions,
-    /// The treatment of this write if a newer one for the same variable is made before it is sent.
+    /// How this write is treated if a newer one for the same variable is made before it is sent.
     pub mode: WriteMode,
 }
 
-/// The treatment of a queued write when a newer one for the same variable is made.
+/// How a queued write is treated when a newer one for the same variable is made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WriteMode {
     /// Both are sent, in order.
     #[default]
     Queued,
-    /// The newer write replaces the queued one, which ends as superseded (LM-20, LM-21). For a
-    /// variable that is written faster than the connection can send, the newest value is sent.
+    /// The newer write replaces the queued one, which ends as superseded (LM-20, LM-21). If a
+    /// variable is written faster than the connection can send, only the newest value is sent.
     Newest,
 }
 
@@ -69,8 +70,7 @@ impl Write {
         }
     }
 
-    /// Returns a write that is replaced by a newer write of this variable while it waits to be
-    /// sent.
+    /// Returns a write that a newer write of this variable replaces while it waits to be sent.
     pub fn newest(variable: VariableRef, value: Value) -> Self {
         Self {
             mode: WriteMode::Newest,
@@ -88,8 +88,8 @@ impl Write {
         Self::order(variable, WriteVerb::Send)
     }
 
-    /// Returns a write that has the variable's provider read a fresh value from its device. The
-    /// outcome names the resulting update (LM-05).
+    /// Returns a write that asks the variable's provider for a fresh value from its device. The
+    /// outcome contains the position of the resulting update (LM-05).
     pub fn request(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Request)
     }
@@ -100,7 +100,7 @@ impl Write {
         Self::new(variable, value).with_verb(WriteVerb::Force)
     }
 
-    /// Returns a write that ends forcing, so that the variable shows its source's value again.
+    /// Returns a write that ends forcing; the variable then shows the value of its source again.
     pub fn unforce(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Unforce)
     }
@@ -112,7 +112,7 @@ impl Write {
         self
     }
 
-    /// Returns a write without a value. The placeholder is never sent.
+    /// Returns a write without a value. The placeholder value is never sent.
     fn order(variable: VariableRef, verb: WriteVerb) -> Self {
         Self::new(variable, Value::Bool(false)).with_verb(verb)
     }
@@ -123,18 +123,18 @@ impl Write {
     }
 }
 
-/// The outcome of a write. The faults give the reasons.
+/// The outcome of a write. Faults give the reasons.
 pub type WriteOutcome = trunkline_types::WriteOutcome<Position, Fault, Fault, NotTried>;
 
 /// The outcome of a group of writes.
 pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 
-/// The reason why a write was not tried.
+/// The reason why a write was not attempted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotTried {
-    /// The write would have had to wait, but was made without waiting.
+    /// The write would have had to wait, but was to be made without waiting.
     WouldBlock,
-    /// The call or the lifetime of the write ended before it was sent, and it never will be.
+    /// The call or the lifetime of the write ended before it was sent. It never will be.
     Cancelled(Fault),
 }
 
@@ -168,13 +168,13 @@ pub struct WriteCounts {
 pub(crate) struct Writes {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
-    /// Number of writes at the front of `unsent` that were sent or refused, and are removed
+    /// Number of writes at the front of `unsent` that were sent or refused. They are removed
     /// together.
     passed: usize,
-    /// Number of writes taken out of `unsent` so far. Positions in the whole sequence count from
-    /// here.
+    /// Number of writes removed from `unsent` so far. Positions in the whole sequence are counted
+    /// from here.
     taken: u64,
-    /// Position in the sequence of the queued write that a newer write of the variable replaces.
+    /// Position in the sequence of each queued write that a newer write of its variable replaces.
     newest: BTreeMap<VariableRef, u64>,
     /// The next time to search for expired unsent writes.
     expire_at: Option<Tick>,
@@ -196,7 +196,7 @@ struct Unsent {
     /// Size of its value in bytes.
     bytes: u32,
     place: Option<Place>,
-    /// The time from which the write must not be sent.
+    /// The time after which the write must not be sent.
     expires: Option<Tick>,
 }
 
@@ -204,13 +204,13 @@ struct Unsent {
 #[derive(Debug)]
 struct InFlight {
     variable: VariableRef,
-    /// The handle of a provider's published value, whose `variable` is `NOBODY`.
+    /// The handle of a value published by the provider; `variable` is then `NOBODY`.
     published: u32,
     bytes: u32,
     place: Option<Place>,
 }
 
-/// The batch and index for which an outcome is expected.
+/// The batch that waits for an outcome, and the index in it.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     batch: u64,
@@ -223,7 +223,7 @@ struct OnTheirWay {
     /// Writes from number `first` on; `None` once answered. The first entry is never `None`.
     recent: VecDeque<Option<InFlight>>,
     first: u64,
-    /// Unanswered writes that many later ones have overtaken. They are moved here to bound
+    /// Older unanswered writes that many later ones have overtaken. They are moved here to bound
     /// `recent`.
     late: BTreeMap<u64, InFlight>,
     count: usize,
@@ -243,7 +243,7 @@ impl OnTheirWay {
         self.count += 1;
     }
 
-    /// Moves the oldest recent write, which is unanswered, to the late ones.
+    /// Moves the oldest recent write, which is unanswered, to `late`.
     #[cold]
     fn move_oldest(&mut self) {
         let oldest = self.recent.pop_front().flatten();
@@ -265,7 +265,7 @@ impl OnTheirWay {
         Some(write)
     }
 
-    /// Takes all writes in order. The numbers continue.
+    /// Takes all writes in order. The numbering continues.
     fn take(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.first = self.next();
         self.count = 0;
@@ -294,7 +294,7 @@ impl Writes {
         self.credit_bytes = credit_bytes as usize;
     }
 
-    /// Returns the order of the next write to send, if the credit allows one. A value longer than
+    /// Returns the order of the next write to send, if the credit allows it. A value longer than
     /// the whole credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
         let front = self.unsent.get(self.passed)?;
@@ -304,7 +304,7 @@ impl Writes {
         fits.then_some(front.order)
     }
 
-    /// Returns true if writes wait only for credit.
+    /// Returns true if only missing credit prevents writes from being sent.
     pub(crate) fn wait_for_credit(&self) -> bool {
         self.unsent.len() > self.passed && self.front().is_none()
     }
@@ -383,7 +383,7 @@ impl Writes {
         Err(error)
     }
 
-    /// Fails if there is no room for the writes, or if no connection will be made.
+    /// Fails if there is no room for the writes, or if there will be no connection.
     pub(crate) fn check(&self, base: &Base, writes: &[Write]) -> Result<(), WriteError> {
         let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
         self.check_room(base, self.unsent.len(), writes.len(), bytes)
@@ -401,7 +401,7 @@ impl Writes {
         }
         let fits = waiting + count <= base.options.writes_max
             && self.unsent_bytes + bytes <= base.options.write_bytes_max;
-        // Otherwise writes that exceed the limit on their own could never be made.
+        // Otherwise writes that alone exceed the limit could never be made.
         if fits || waiting == 0 {
             return Ok(());
         }
@@ -411,7 +411,7 @@ impl Writes {
         })
     }
 
-    /// Counts the last `count` writes of the queue. Those that replace an earlier one take its
+    /// Counts the last `count` writes of the queue. A write that replaces an earlier one takes its
     /// position.
     fn queue(&mut self, base: &mut Base, count: usize) {
         let start = self.unsent.len() - count;
@@ -455,8 +455,8 @@ impl Writes {
     /// Ends a call before all of its outcomes are known.
     pub(crate) fn end_call(&mut self, base: &mut Base, id: WriteBatchId) -> Vec<WriteOutcome> {
         if !self.is_settled(id) {
-            // The queue is in the order of the calls, except for writes that replaced another one:
-            // these are further ahead than their own call.
+            // The queue is in the order of the calls, except for writes that replaced an earlier
+            // one: these precede the other writes of their call.
             let first = match self.newest.is_empty() {
                 true => self.unsent.partition_point(|unsent| unsent.order < id.0),
                 false => 0,
@@ -488,13 +488,13 @@ impl Writes {
         if self.cancel(base, 0, is_over) {
             base.changes += 1;
         }
-        // Writes that expire shortly after one another are handled together. None of them is sent
-        // in the meantime, because sending compares the time itself.
+        // Handles writes that expire shortly after one another together. None of them is sent in
+        // the meantime, because sending compares the time itself.
         let next = self.unsent.iter().filter_map(|unsent| unsent.expires).min();
         self.expire_at = next.map(|at| at.max(now.saturating_add(EXPIRY_STEP)));
     }
 
-    /// Cancels unsent writes from the position `first` on. Returns false if there are none.
+    /// Cancels unsent writes, beginning at the position `first`. Returns false if there are none.
     fn cancel(
         &mut self,
         base: &mut Base,
@@ -527,8 +527,8 @@ impl Writes {
         is_any
     }
 
-    /// Returns the next write to send, in place. Writes that were sent or refused leave the queue
-    /// when the caller then calls [`leave_passed`](Self::leave_passed).
+    /// Returns the next write to send, in place. When the caller then calls
+    /// [`leave_passed`](Self::leave_passed), writes that were sent or refused leave the queue.
     fn next_unsent(&mut self) -> Option<&mut Unsent> {
         self.unsent.get_mut(self.passed)
     }
@@ -649,7 +649,7 @@ impl Writes {
         if !self.is_settled(id) {
             return None;
         }
-        // All are known, so none is left out. The vector is reused in place.
+        // All outcomes are known, so none is omitted. The vector is reused in place.
         let outcomes = self.end_batch(id)?.into_iter();
         Some(outcomes.map_while(|known| known).collect())
     }
@@ -676,7 +676,7 @@ impl Writes {
         }
     }
 
-    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
+    /// Returns the reason for the last write that ended as refused, cancelled or unknown.
     pub(crate) fn last_fault(&self) -> Option<&Fault> {
         self.last_fault.as_ref()
     }
@@ -686,7 +686,8 @@ impl Writes {
     }
 
     /// Appends a WRITE frame of about `page` bytes with writes made before the request `before`. A
-    /// write that can never succeed is refused when its turn comes, so outcomes stay in order.
+    /// write that can never succeed is refused when it reaches the front, so outcomes stay in
+    /// order.
     pub(crate) fn send(
         &mut self,
         base: &mut Base,
@@ -704,8 +705,8 @@ impl Writes {
                 break;
             };
             if !knows_registers {
-                // The client counts superseded writes itself; the frame of this engine has no field
-                // for them.
+                // The client counts superseded writes itself, because the frames of this engine
+                // have no field for them.
                 unsent.write.options.superseded = 0;
             }
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);
@@ -742,7 +743,8 @@ impl Writes {
         frame.finish();
     }
 
-    /// Handles the engine's answers, in the engine's epoch. `refused` gets the values of the provider that it refused.
+    /// Handles the engine's answers, which belong to its epoch. `refused` receives the refused
+    /// values of the provider.
     pub(crate) fn handle_answers(
         &mut self,
         base: &mut Base,
@@ -776,7 +778,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Ends all writes in flight as unknown, because they will not be answered.
+    /// Ends all writes in flight as unknown, because they will never be answered.
     pub(crate) fn connection_lost(&mut self, cause: &Disconnect) {
         let sentence = format!(
             "the connection was lost before the engine answered, the write may have been carried out: \
@@ -792,7 +794,7 @@ impl Writes {
         }
     }
 
-    /// Refuses all unsent writes, because no connection will be made.
+    /// Refuses all unsent writes, because there will be no connection.
     pub(crate) fn refuse_unsent(&mut self, variables: &mut Variables, fault: &Fault) {
         while let Some(unsent) = self.next_unsent() {
             variables.release(unsent.write.variable);
@@ -826,7 +828,7 @@ pub(crate) fn not_sent(connection: &Connection) -> Fault {
     Fault::new(FaultCode::TimedOut, sentence)
 }
 
-/// Returns the handle to write to, or the fault with which this end refuses the write.
+/// Returns the handle to write to, or the fault with which the client refuses the write.
 pub(crate) fn check_write(
     variable: Option<&Variable>,
     write: &Write,
@@ -848,7 +850,8 @@ pub(crate) fn check_write(
         let sentence = format!("the value has {bytes} bytes; {max} is the limit, use a stream");
         return Err(Fault::new(FaultCode::TooLarge, sentence));
     }
-    // An engine without registers would take a write without a value for an empty value.
+    // An engine without registers would mistake a write without a value for one with an empty
+    // value.
     if !agreement.features.contains(Features::REGISTERS) && write.options.needs_extension() {
         let sentence = "the engine does not know this kind of write; update it, or put the value";
         return Err(Fault::new(FaultCode::NotSupported, sentence));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 /// The author of a request: its session, principal, origin and rights.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Number of the session, unique within an engine start; 0 is the engine itself.
+    /// Number of the session, unique within an engine start; 0 stands for the engine itself.
     pub session: u32,
     pub principal: Principal,
-    /// Origin of the request, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
+    /// Origin of the request, as readable text: `pid 4711 on this machine`, `10.0.0.7:51344`.
     pub origin: Arc<str>,
     pub rights: Rights,
     /// True if the request came through a connection. Single-process variables are hidden from
@@ -17,8 +17,8 @@ pub struct Caller {
     pub remote: bool,
 }
 
-/// The identity behind a request. Identities with secrets will be added with security; until then
-/// there are only these.
+/// The identity behind a request. Until authenticated identities are added, these are the only
+/// ones.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Principal {
     Engine,

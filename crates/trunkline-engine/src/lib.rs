@@ -1,7 +1,7 @@
 //! The variables of one process: libraries, cells, contracts, the ledger and rights.
 //!
-//! The crate starts no thread, never sleeps, reads no clock and opens nothing: the composing
-//! program supplies threads and time. The path of a sample:
+//! The crate starts no thread, never sleeps, reads no clock and opens nothing: the host program
+//! supplies threads and time. The path of a sample:
 //!
 //! ```text
 //! try_write --> check --> lock --> decide --> commit --> wakes          write
@@ -12,17 +12,19 @@
 //! ```
 //!
 //! # Layout
-//! In the order in which they may know each other; decision 0057 lists what does not keep to it yet.
-//! - `sync`, `caller`, `update`, [`outcome`]: locks and atomics; who asks; a value with its quality; the
-//!   ends of a write.
-//! - `delivery`: what a commit does for each subscriber, by its contract.
-//! - `variable`: one variable: its newest update, its state, the data that features keep there.
+//! In order of dependency: a module may use only those above it. Decision 0057 lists the
+//! exceptions.
+//! - `sync`, `caller`, `update`, [`outcome`]: locks and atomics; the author of a request; a value
+//!   with its quality; the outcomes of a write.
+//! - `delivery`: the effect of a commit on each subscriber, depending on its contract.
+//! - `variable`: one variable: its newest update, its state, and the data that features store
+//!   there.
 //! - `variables`: names and handles.
-//! - `write`: the write path, and how features take part in it.
-//! - `subscriptions`: consumers, deliveries, their side of the ledger.
-//! - `features`: what variables can do besides holding a value.
-//! - `queries`: answers about many variables, or about one in many words.
-//! - `host`: what the engine's host does for it.
+//! - `write`: the write path, and how features take part in a write.
+//! - `subscriptions`: consumers, deliveries, and the subscribers' side of the ledger.
+//! - `features`: features of variables beyond holding a value.
+//! - `queries`: answers about many variables, or detailed answers about one.
+//! - `host`: services that the engine's host provides.
 //! - [`engine`]: the public type, with all features.
 
 #![forbid(unsafe_code)]

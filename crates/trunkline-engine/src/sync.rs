@@ -1,5 +1,5 @@
 //! The only source of locks, atomics and hash seeds in this crate: parking_lot and std, or shuttle
-//! under `--cfg shuttle`. With shuttle every lock operation is a scheduling point and nothing is
+//! under `--cfg shuttle`. Under shuttle, every lock operation is a scheduling point, and nothing is
 //! random.
 
 use std::num::NonZeroUsize;
@@ -19,7 +19,8 @@ pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-/// Returns a number that no other call in this process returns. It orders nothing between threads.
+/// Returns a number that no other call in this process returns. Implies no ordering between
+/// threads.
 #[cold]
 pub(crate) fn unique_number() -> NonZeroUsize {
     // An atomic of std even under shuttle: numbers are only compared, so no schedule depends on
@@ -30,9 +31,9 @@ pub(crate) fn unique_number() -> NonZeroUsize {
     NonZeroUsize::MIN.saturating_add(last)
 }
 
-/// Marks a place where threads may overtake each other without a lock changing hands. Does nothing
-/// except under shuttle, which may switch threads here, because the atomics behind marks and cells
-/// are not shuttle's.
+/// Marks a place where threads may overtake each other although no lock changes hands. Has an
+/// effect only under shuttle, which may switch threads here, because it does not control the
+/// atomics behind marks and cells.
 #[inline(always)]
 pub(crate) fn crossing() {
     #[cfg(shuttle)]
@@ -41,7 +42,7 @@ pub(crate) fn crossing() {
 
 #[cfg(shuttle)]
 mod instrumented {
-    //! Shuttle's locks under parking_lot's interface: no poisoning.
+    //! The locks of shuttle with the interface of parking_lot: no poisoning.
 
     pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
     pub(crate) type RwLockWriteGuard<'a, T> = shuttle::sync::RwLockWriteGuard<'a, T>;

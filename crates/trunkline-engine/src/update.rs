@@ -1,15 +1,16 @@
-//! One numbered update with its value in wire form, and the cell that holds the newest one.
+//! One numbered update with its value in wire form, and the cell that stores the newest one.
 
 use std::sync::Arc;
 
 use trunkline_ring::LastValue;
 use trunkline_types::{DataType, Quality, Reason, Timestamp, Value, wire};
 
-/// Maximum length of a value that is stored in place. Longer values are counted buffers.
+/// Maximum length of a value that is stored in place. Longer values are stored in reference-counted
+/// buffers.
 pub const INLINE_BYTES: usize = 24;
 const INLINE_WORDS: usize = INLINE_BYTES / 8;
 
-/// A value in wire form, as cells and queues hold it and as it is copied to the network.
+/// A value in wire form, as stored in cells and queues and as copied to the network.
 #[derive(Clone, Debug)]
 pub struct Encoded(Form);
 
@@ -23,12 +24,12 @@ enum Form {
     Shared(Arc<[u8]>),
 }
 
-/// Length from which a copy of a value is refused if the system has no memory for it. A smaller
-/// allocation that fails aborts the process.
+/// Length from which copying a value fails if the system lacks memory. If a smaller allocation
+/// fails, the process aborts.
 pub const LARGE_BYTES: usize = 64 << 10;
 
-/// Maximum margin of memory that a large value must leave free, for allocations that cannot be
-/// refused.
+/// Maximum margin of memory that must remain free after allocating a large value, for allocations
+/// that cannot fail gracefully.
 const MARGIN_BYTES: usize = 8 << 20;
 
 /// Aligned to 8 bytes, so that it is copied word by word.
@@ -43,7 +44,7 @@ impl Encoded {
         bytes: Words([0; INLINE_BYTES]),
     });
 
-    /// Returns a number as `f64`; NaN for a value of another type, which is not decoded.
+    /// Returns a number as `f64`; NaN for a value of another type, without decoding it.
     #[inline]
     pub(crate) fn to_f64(&self, data_type: &DataType) -> f64 {
         let bytes = self.as_slice();
@@ -55,7 +56,7 @@ impl Encoded {
         f64_of_word(word, data_type)
     }
 
-    /// [`to_f64`](Self::to_f64) for values of other lengths than 4 and 8 bytes.
+    /// [`to_f64`](Self::to_f64) for values whose length is neither 4 nor 8 bytes.
     #[cold]
     fn small_to_f64(&self, data_type: &DataType) -> f64 {
         match data_type.fixed_size() {
@@ -79,9 +80,9 @@ impl Encoded {
         }
     }
 
-    /// Like [`from_bytes`](Self::from_bytes), but fails if the system lacks the memory.
+    /// Like [`from_bytes`](Self::from_bytes), but fails if the system lacks memory.
     pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, NoMemory> {
-        // A separate form for large values could be allocated fallibly, but costs every small
+        // A separate form for large values could be allocated fallibly, but would cost every small
         // update 3 % more instructions.
         check_room(bytes.len())?;
         Ok(Self::from_bytes(bytes))
@@ -102,7 +103,7 @@ impl Encoded {
     }
 
     /// Returns the bytes as words in little-endian order, padded with zeros; all zero if the value
-    /// is a counted buffer.
+    /// is in a reference-counted buffer.
     #[inline]
     pub(crate) fn words(&self) -> [u64; INLINE_WORDS] {
         let mut words = [0; INLINE_WORDS];
@@ -123,9 +124,9 @@ impl Encoded {
         }
     }
 
-    /// Encodes the default value of a type, or fails if the system lacks the memory.
+    /// Encodes the default value of a type, or fails if the system lacks memory.
     pub(crate) fn try_default_of(data_type: &DataType) -> Result<Self, NoMemory> {
-        // The value and its wire form exist at the same time.
+        // The value and its wire form exist in memory at the same time.
         let bytes = default_bytes(data_type);
         check_room(bytes.saturating_mul(2)).map_err(|_| NoMemory { bytes })?;
         let mut encoded = Self::EMPTY;
@@ -134,7 +135,7 @@ impl Encoded {
     }
 
     /// Encodes `value` into `self`. A number is written in place, because building it elsewhere and
-    /// moving it here takes longer than all the rest.
+    /// moving it here would take longer than everything else.
     #[inline]
     pub(crate) fn set(&mut self, value: &Value) {
         match (word_of(value), &mut self.0) {
@@ -147,7 +148,7 @@ impl Encoded {
         }
     }
 
-    /// Like [`set`](Self::set), but fails if the system lacks the memory.
+    /// Like [`set`](Self::set), but fails if the system lacks memory.
     #[inline]
     pub(crate) fn try_set(&mut self, value: &Value) -> Result<(), NoMemory> {
         match word_of(value) {
@@ -157,7 +158,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// Not inlined, so that only the encoding of the common types is inlined into callers.
+    /// Not inlined, so that only the encoding of common types is inlined into callers.
     #[inline(never)]
     fn from_other(value: &Value) -> Self {
         let mut bytes = Vec::new();
@@ -185,7 +186,7 @@ impl Encoded {
         }
     }
 
-    /// The counted buffer, if the value is too long to be stored in place.
+    /// Returns the reference-counted buffer, if the value is too long to be stored in place.
     pub(crate) fn shared(&self) -> Option<&Arc<[u8]>> {
         match &self.0 {
             Form::Inline { .. } => None,
@@ -201,14 +202,14 @@ impl Encoded {
         Self(Form::Shared(bytes))
     }
 
-    /// Like [`decode`](Self::decode), but fails if the system lacks the memory.
+    /// Like [`decode`](Self::decode), but fails if the system lacks memory.
     pub fn try_decode(&self, data_type: &DataType) -> Result<Value, NoMemory> {
         check_room_to_decode(data_type, self.as_slice())?;
         Ok(self.decode(data_type))
     }
 
-    /// Decodes the value. Returns the type's default if the bytes are not a value of `data_type`,
-    /// which cannot happen because the write path checks every value before it commits it.
+    /// Decodes the value. Returns the type's default if the bytes are not a value of `data_type`.
+    /// That cannot happen, because the write path checks every value before committing it.
     pub fn decode(&self, data_type: &DataType) -> Value {
         wire::decode_whole(data_type, self.as_slice())
             .unwrap_or_else(|_| Value::default_of(data_type))
@@ -221,7 +222,8 @@ impl PartialEq for Encoded {
     }
 }
 
-/// Bytes of a type's default value. Only arrays of a fixed shape have a long one.
+/// Returns the size of a type's default value in bytes. Only arrays of a fixed shape have a long
+/// one.
 #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
 fn default_bytes(data_type: &DataType) -> usize {
     match data_type {
@@ -249,8 +251,8 @@ pub struct NoMemory {
 
 /// Checks that the system has memory for a large value plus a margin.
 ///
-/// A counted buffer cannot be allocated fallibly, so the memory is allocated as a vector, freed
-/// untouched and then allocated again by the caller.
+/// A reference-counted buffer cannot be allocated fallibly. The memory is therefore allocated as a
+/// vector, freed untouched, and then allocated again by the caller.
 pub(crate) fn check_room(bytes: usize) -> Result<(), NoMemory> {
     if bytes < LARGE_BYTES {
         return Ok(());
@@ -287,10 +289,10 @@ fn word_of(value: &Value) -> Option<(u64, usize)> {
     })
 }
 
-/// One update of a variable, as numbered by its commit.
+/// One update of a variable, numbered at its commit.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Its number within the epoch; 0 before the first write.
+    /// Its number within the epoch; 0 if the variable was never written.
     pub sequence: u64,
     pub source_timestamp: Timestamp,
     pub engine_timestamp: Timestamp,
@@ -302,7 +304,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// An update that no commit has numbered yet.
+    /// Creates an update that has no sequence yet.
     pub(crate) fn new(stamp: Timestamp, quality: Quality, writer: u32, value: Encoded) -> Self {
         Self {
             sequence: 0,
@@ -360,7 +362,7 @@ const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 ///            under the variable's lock
 /// ```
 ///
-/// The cell's count of publications *is* the variable's sequence: both rise by one per commit.
+/// The cell's count of publications *is* the variable's sequence: both increase by one per commit.
 #[derive(Debug)]
 pub(crate) struct Cell {
     last: LastValue,
@@ -407,7 +409,7 @@ impl Cell {
         self.last.publish(&[stamp, stamp, about, word])
     }
 
-    /// Returns the newest update of a number, or `None` if there is none yet or writers overtook
+    /// Returns the newest update of a number, or `None` if there is none yet or if writers overtook
     /// this reader on every attempt.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
@@ -423,8 +425,9 @@ impl Cell {
         })
     }
 
-    /// Returns the newest update, or `None` if its value is a counted buffer or writers overtook this
-    /// reader on every attempt. The caller then reads under the variable's lock.
+    /// Returns the newest update, or `None` if its value is in a reference-counted buffer or if
+    /// writers overtook this reader on every attempt. The caller then reads under the variable's
+    /// lock.
     pub(crate) fn read(&self, data_type: &DataType) -> Option<Update> {
         let mut buffer = [0u64; WORDS_MAX];
         let fixed = data_type.fixed_size();
@@ -467,7 +470,7 @@ impl Cell {
     }
 
     /// Returns the header of the newest update with a value supplied by the caller. The caller
-    /// holds the variable's lock, so no writer overtakes the read.
+    /// holds the variable's lock, so no writer can overtake the read.
     pub(crate) fn read_with(&self, value: Encoded) -> Update {
         let mut buffer = [0u64; WORDS_MAX];
         let width = self.last.words().min(WORDS_MAX);

@@ -5,12 +5,13 @@
 //!          bits 20..0   slot
 //! ```
 //!
-//! When a variable is removed, its slot is reused with the next generation, so a handle names one
-//! variable for as long as the engine runs. A slot whose generations are used up is retired.
+//! When a variable is removed, its slot is reused with the next generation, so a handle identifies
+//! one variable for as long as the engine runs. A slot that has used all its generations is
+//! retired.
 //!
 //! Slots are stored in a [`SlotTable`]. Requests with many handles follow them without a lock
-//! ([`HandleReader`]); everything else takes a counted reference under the lock of the slot. The
-//! name index is behind a lock that only opening, deploying and browsing take.
+//! ([`HandleReader`]); everything else takes a counted reference under the lock of the slot. Only
+//! opening, deploying and browsing take the lock of the name index.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -29,7 +30,7 @@ pub(crate) const SLOT: u32 = (1 << HANDLE_SLOT_BITS) - 1;
 const _: () = assert!(VARIABLES_MAX == SLOT as usize + 1);
 
 /// The last generation of a slot. The highest one is not used, so that no handle equals `u32::MAX`,
-/// which clients send for "no handle".
+/// which clients send to mean "no handle".
 const GENERATION_LAST: u32 = (1 << (u32::BITS - HANDLE_SLOT_BITS)) - 2;
 
 /// Returns the handle of the next variable in the same slot, or `None` if the slot must be retired.
@@ -54,8 +55,7 @@ struct Names {
     index: HashTable<u32>,
     /// The lowest slot that was never used. Slot 0 is never used, so that 0 is not a valid handle.
     next: u32,
-    /// The next handles of slots that are free again. The slot that has been free longest comes
-    /// first.
+    /// The next handles of free slots. The slot that has been free longest comes first.
     free: VecDeque<u32>,
     retired: u32,
     reserved: usize,
@@ -77,7 +77,7 @@ pub(crate) struct LogEntry {
     pub(crate) is_gone: bool,
 }
 
-/// Minimum capacity of the log. With more variables, the capacity is twice their number. A watch
+/// Minimum capacity of the log. Above it, the capacity is twice the number of variables. A watch
 /// that falls further behind lists all names again, which is no more work.
 const LOG_MIN: usize = 16_384;
 
@@ -86,7 +86,7 @@ impl NamesLog {
         self.first + self.entries.len() as u64
     }
 
-    /// Stops keeping entries, and returns those that were kept.
+    /// Stops storing entries, and returns the stored ones.
     fn stop(&mut self) -> VecDeque<LogEntry> {
         self.is_kept = false;
         self.first = self.end();
@@ -113,7 +113,7 @@ impl NamesLog {
 pub struct SlotCounts {
     pub used: u64,
     pub retired: u64,
-    /// Number of usable slots. Slot 0 is never used and not counted.
+    /// Number of usable slots. Slot 0 is never used, and not counted.
     pub max: u64,
 }
 
@@ -148,13 +148,13 @@ impl Registry {
         HandleReader(Some(self.slots.reader()))
     }
 
-    /// Drops removed variables that can no longer be reached by a handle. The caller must hold no
-    /// lock of a variable.
+    /// Drops removed variables that no handle can reach any more. The caller must hold no lock of a
+    /// variable.
     pub(crate) fn reclaim(&self) {
         while self.slots.reclaim() {}
     }
 
-    /// Returns true if the handle may have belonged to a variable that was removed.
+    /// Returns true if the handle may have belonged to a removed variable.
     pub(crate) fn was_given(&self, handle: u32) -> bool {
         let slot = slot_of(handle);
         slot > 0 && slot < self.end()
@@ -197,13 +197,14 @@ impl Registry {
         self.names.read().next
     }
 
-    /// Returns the number of log entries so far and one past the highest slot, as of one moment.
+    /// Returns the number of log entries so far and one past the highest slot, both at the same
+    /// moment.
     pub(crate) fn mark(&self) -> (u64, u32) {
         let names = self.names.read();
         (names.log.end(), names.next)
     }
 
-    /// Wakes the consumer from now on when names appear or disappear, and keeps log entries.
+    /// From now on, wakes the consumer when names appear or disappear, and stores log entries.
     pub(crate) fn watch(&self, outbox: &Arc<Outbox>) {
         let mut watchers = self.watchers.lock();
         watchers.retain(|known| known.strong_count() > 0);
@@ -215,7 +216,7 @@ impl Registry {
     }
 
     /// Wakes the consumers that watch names, because some appeared or disappeared. Without such
-    /// consumers, the log is no longer kept.
+    /// consumers, the log is discarded.
     pub(crate) fn announce_names(&self, wakes: &mut Wakes) {
         let mut watchers = self.watchers.lock();
         watchers.retain(|outbox| {
@@ -232,8 +233,8 @@ impl Registry {
         }
     }
 
-    /// Adds the handles of the variables added by entry `from` or a later one, as far back as the
-    /// log goes. Returns the number of the next entry.
+    /// Adds the handles of the variables added by entry `from` or later, as far back as the log
+    /// reaches. Returns the number of the next entry.
     pub(crate) fn came_since(&self, from: u64, came: &mut HashSet<u32>) -> u64 {
         let names = self.names.read();
         let log = &names.log;
@@ -247,8 +248,8 @@ impl Registry {
         log.end()
     }
 
-    /// Returns at most `most` entries of the log from number `from` on, or `None` if some of them
-    /// are no longer kept.
+    /// Returns at most `most` entries of the log, beginning with number `from`, or `None` if some
+    /// of them have been discarded.
     pub(crate) fn log_from(&self, from: u64, most: usize) -> Option<Vec<LogEntry>> {
         let names = self.names.read();
         let skipped = usize::try_from(from.checked_sub(names.log.first)?).ok()?;
@@ -261,7 +262,8 @@ impl Registry {
     }
 
     /// Reserves slots for variables that are about to be [inserted](Self::insert_reserved), so that
-    /// no other insertion takes them meanwhile. On failure returns the number of slots available.
+    /// no other insertion takes them in the meantime. On failure, returns the number of available
+    /// slots.
     pub(crate) fn reserve_slots(&self, count: usize) -> Result<(), usize> {
         let mut names = self.names.write();
         let room = names.room();
@@ -281,7 +283,7 @@ impl Registry {
         }
     }
 
-    /// Reserves space in the index for `count` more names at once. Growing step by step would hash
+    /// Reserves space in the index for `count` more names at once. Growing in steps would hash
     /// every name again at each step, in an order without memory locality.
     pub(crate) fn reserve(&self, count: usize) {
         let mut names = self.names.write();
@@ -299,7 +301,7 @@ impl Registry {
         self.insert_into(names, make)
     }
 
-    /// Adds a variable in a slot that is not reserved. Returns `None` if there is none.
+    /// Adds a variable in a slot that is not reserved. Returns `None` if no slot is free.
     pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {
         let names = self.names.write();
         match names.room() {
@@ -347,7 +349,7 @@ impl Registry {
     }
 
     /// Frees the slot of a removed variable that is already marked as gone. Its memory is freed
-    /// with the last reference to it.
+    /// with the last reference to the variable.
     pub(crate) fn release(&self, variable: &Arc<Variable>) {
         let handle = variable.handle();
         let mut names = self.names.write();
@@ -363,7 +365,7 @@ impl Registry {
     }
 
     /// Removes a variable's name and slot if there are at most `references` references to it. No
-    /// further reference can be taken meanwhile.
+    /// other thread can take a reference in the meantime.
     pub(crate) fn take_unused(&self, variable: &Arc<Variable>, references: usize) -> bool {
         let handle = variable.handle();
         let hash = self.hash.hash_one(variable.name());
@@ -402,13 +404,13 @@ fn is_named_by(variable: &Variable, handle: u32) -> bool {
 }
 
 /// Follows many handles for one thread, without locks and without counting references. The default
-/// value follows none.
+/// value cannot follow any.
 #[derive(Debug, Default)]
 pub struct HandleReader(Option<SlotReader<Variable>>);
 
 impl HandleReader {
-    /// Begins to follow handles. Variables removed meanwhile stay in memory until the result is
-    /// dropped, so drop it soon: at the end of a request or of a slice of it.
+    /// Begins to follow handles. Until the result is dropped, variables removed in the meantime
+    /// stay in memory. Drop it soon: at the end of a request or of a slice of it.
     ///
     /// Drop it while no lock of the engine is held.
     #[inline]
@@ -419,7 +421,7 @@ impl HandleReader {
     }
 }
 
-/// The variables behind handles, as followed by a [`HandleReader`].
+/// Access to variables by their handles, through a [`HandleReader`].
 #[derive(Debug)]
 pub struct FollowedHandles<'h>(Option<Pinned<'h, Variable>>);
 

@@ -16,16 +16,16 @@ use trunkline_types::{AuditAction, Fault, FaultCode};
 
 use crate::deployments::{Deployments, LibraryError, lock};
 
-/// Bound on queued orders, over all connections; and on queued queries of the history.
+/// Maximum number of queued orders over all connections, and of queued history queries.
 const WAITING_MAX: usize = 256;
 
 type Waiting = (Caller, Order, Reply);
 
-/// The administrator of the engine, as sessions see it.
+/// The queue of administrative orders, as sessions use it.
 pub(crate) struct OrderWorker {
     deployments: Arc<Deployments>,
     orders: Lane,
-    /// Queries of the history, which may take long, do not delay the others.
+    /// Separate lane for history queries, which may take long and must not delay other orders.
     history: Lane,
 }
 
@@ -42,8 +42,7 @@ impl Lane {
         let in_thread = Arc::clone(deployments);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
-                // A separate statement, so that the lock is released before the order is carried
-                // out.
+                // A separate statement releases the lock before the order is carried out.
                 let next = lock(&of_thread).pop_front();
                 let (caller, order, reply) = next?;
                 let about = order
@@ -59,7 +58,7 @@ impl Lane {
                 }
                 let next = query.and_then(|query| next_of(*query, &result));
                 reply.send(result);
-                // While this page is on its way.
+                // Reads ahead the next page while this one is being sent.
                 if let (Some(next), Some(history)) = (next, in_thread.history()) {
                     history.read_ahead(next);
                 }
@@ -112,8 +111,8 @@ impl Administrator for OrderWorker {
     }
 }
 
-/// Notes the order in the audit. Called before the reply is sent, so that a caller that has its
-/// reply finds the order in the audit.
+/// Adds the order to the audit. Called before the reply is sent, so that a caller that has received
+/// its reply also finds the order in the audit.
 fn note(
     deployments: &Deployments,
     caller: &Caller,

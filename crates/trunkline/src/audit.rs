@@ -1,5 +1,5 @@
-//! Keeps the audit: takes the notes of the engine, numbers them, and stores them. Without a store,
-//! keeps the newest in memory (B-24).
+//! Collects the audit notes of the engine, numbers them and stores them. Without a store, the
+//! newest entries stay in memory (B-24).
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,11 +22,11 @@ use crate::retention::{WakeThread, next_turn, start_thread};
 
 /// Time from the first note to the step that stores it.
 const GATHER: Duration = Duration::from_millis(100);
-/// Number of entries of a log that an engine without a store keeps.
+/// Number of entries of each log that an engine without a store keeps in memory.
 pub(crate) const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
-/// The audit of an engine. Dropping it ends its thread; only [`AuditLog::flush`] stores what was
-/// noted before.
+/// The audit of an engine. Dropping it ends its thread. Only [`AuditLog::flush`] stores the notes
+/// that are still waiting.
 pub(crate) struct AuditLog {
     core: Core,
     clock: Clock,
@@ -75,7 +75,8 @@ impl AuditLog {
         let (next, place, error) = match store {
             Some((store, limits)) => {
                 let end = lock(&store).audit_end();
-                // If the store cannot be read now, it is asked again before anything is stored.
+                // If the store cannot be read now, its end is read again before the first entry is
+                // stored.
                 let next = end.as_ref().map_or(0, |end| end + 1);
                 (next, Place::Store { store, limits }, end.err())
             }
@@ -121,13 +122,13 @@ impl AuditLog {
                 return Err(error);
             }
             if !could_store {
-                // Orders in progress have claimed all of the room.
+                // Orders in progress have already claimed all of the room.
                 return Ok(AuditRoom::default());
             }
         }
     }
 
-    /// Notes the end of an order: its effect, or the rule that refused it.
+    /// Notes the outcome of an order: its effect, or the rule that refused it.
     pub(crate) fn note(
         &self,
         caller: &Caller,
@@ -158,7 +159,7 @@ impl AuditLog {
         self.note_own(AuditAction::EngineStart, effect);
     }
 
-    /// Notes, once, that the engine stops. A start entry without a stop entry before it follows a
+    /// Notes once that the engine stops. A start entry that has no stop entry before it indicates a
     /// crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
@@ -166,7 +167,7 @@ impl AuditLog {
         }
     }
 
-    /// Notes an action of the engine itself. It cannot wait for a store that has failed.
+    /// Notes an action of the engine itself, without waiting for a failed store.
     fn note_own(&self, action: AuditAction, effect: String) {
         let room = self.room().unwrap_or_default();
         self.note(&Caller::engine(), action, "", Ok(effect), &room);
@@ -207,8 +208,8 @@ impl Kept {
         self.core.audit().waiting() == (0, 0) && lock(&self.entries).waiting.is_empty()
     }
 
-    /// Stores all notes. Returns false if some must be retried: they wait here first and then in
-    /// the engine, which counts those that find no room there.
+    /// Stores all notes. Returns false if some must be retried. Those wait here first and then in
+    /// the engine, which counts notes that do not fit.
     fn store_notes(&self) -> bool {
         let mut entries = lock(&self.entries);
         let result = loop {
@@ -236,7 +237,7 @@ impl Kept {
         is_stored
     }
 
-    /// Tells the engine the state of the audit, which it reports with the audited variables.
+    /// Passes the state of the audit to the engine, which reports it with the audited variables.
     fn tell_keeping(&self, entries: &Entries) {
         let error = lock(&self.error).clone();
         let (is_lasting, sentence) = match (&error, &entries.place) {
@@ -302,8 +303,8 @@ impl Entries {
     }
 }
 
-/// Keeps a log in memory within [`MEMORY_ENTRIES_MAX`]. Returns what was removed, which the next entry
-/// reports. `place` returns the number and the time of an entry.
+/// Limits a log in memory to [`MEMORY_ENTRIES_MAX`]. Returns what was removed, so that the next
+/// entry can report it. `place` returns the number and the time of an entry.
 pub(crate) fn remove_oldest<T>(
     newest: &mut VecDeque<T>,
     now: Timestamp,

@@ -1,8 +1,8 @@
 //! Keeps the deployed libraries, the store and the I/O servers consistent.
 //!
-//! It handles one order at a time: an order is checked against the engine, then stored, then
-//! carried out. If the process is killed in between, the next start finds the order stored and
-//! carries it out.
+//! It handles one order at a time: it checks the order against the engine, stores it, then carries
+//! it out. If the process is killed in between, the next start finds the stored order and carries
+//! it out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +26,10 @@ use crate::history::HistoryHost;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
 
-/// The store, shared by orders and the retention of values.
+/// The store, shared by orders and retained values.
 pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
 
-/// The reason why an order about a library was not carried out. Nothing was changed.
+/// The reason why an order for a library was not carried out. The order changed nothing.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
@@ -47,10 +47,10 @@ pub enum LibraryError {
     InUse {
         /// Name of the library.
         library: String,
-        /// Number of subscriptions to its variables.
+        /// Number of subscriptions to the library's variables.
         subscriptions: usize,
     },
-    /// The name is reserved for the engine's own libraries.
+    /// The name is reserved for libraries of the engine itself.
     #[error(
         "{library} begins with `_`, which is for the engine's own libraries; give it another name"
     )]
@@ -63,7 +63,7 @@ pub enum LibraryError {
     Store(#[from] StoreError),
 }
 
-/// Carries out everything that changes what an engine hosts.
+/// Carries out all changes of the libraries and I/O servers of an engine.
 pub(crate) struct Deployments {
     core: Core,
     clock: Clock,
@@ -111,7 +111,7 @@ impl Deployments {
         })
     }
 
-    /// Deploys a library. With `stored` it is deployed again at the next start.
+    /// Deploys a library. With `stored`, the next start of the engine deploys it again.
     pub(crate) fn deploy(
         &self,
         library: &LibraryDefinition,
@@ -133,8 +133,8 @@ impl Deployments {
         self.deploy_now(library, replace, &known)
     }
 
-    /// Deploys the stored libraries, except those whose names are already deployed. Returns the
-    /// names of those it skipped.
+    /// Deploys the stored libraries, except those with names that are already deployed. Returns the
+    /// names of the skipped ones.
     pub(crate) fn deploy_stored(&self) -> Result<Vec<String>, LibraryError> {
         let _order = lock(&self.order);
         let Some(store) = &self.store else {
@@ -168,8 +168,8 @@ impl Deployments {
         Ok(values.map(|value| (value.name.clone(), value)).collect())
     }
 
-    /// Gives the engine the kept states of the alarms of a library that is not deployed yet, without
-    /// those of alarms that the library no longer has.
+    /// Passes the stored alarm states of a library to the engine before it is deployed, without the
+    /// states of alarms that the library no longer has.
     fn restore_alarms(&self, library: &LibraryDefinition) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
@@ -208,7 +208,7 @@ impl Deployments {
         let deployed = core
             .libraries()
             .deploy_retained(library, replace, &retained, now, wall, &mut wakes);
-        // States of an earlier run that this deployment did not use are of no use later.
+        // States of an earlier run that this deployment did not use are not needed later.
         core.alarms().restore(Vec::new());
         let deployed = deployed?;
         drop(wakes);
@@ -221,7 +221,8 @@ impl Deployments {
         Ok(deployed)
     }
 
-    /// Removes a library, here and in the store; with `force` even if it has subscribers.
+    /// Removes a library from the engine and from the store; with `force` even if it has
+    /// subscribers.
     pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
         let _order = lock(&self.order);
         check_name(name)?;
@@ -232,7 +233,7 @@ impl Deployments {
                 subscriptions,
             });
         }
-        // No state of its alarms may be stored after they were removed.
+        // No alarm state of the library may be stored after the states were removed.
         let paused = self.alarms.pause();
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
@@ -249,7 +250,7 @@ impl Deployments {
         let _order = lock(&self.order);
         check_name(name)?;
         let core = &self.core;
-        // Stores the values now: those of a stopped library are no longer retained.
+        // Stores the values now, because values of a stopped library are not retained.
         self.flush();
         if core.libraries().subscriptions(name).is_ok()
             && let Some(store) = &self.store
@@ -268,7 +269,7 @@ impl Deployments {
     /// those deployed later.
     ///
     /// # Errors
-    /// A variable names an item that the server does not have, or no thread is left.
+    /// A variable names an item that the server does not have, or the system has no thread left.
     pub(crate) fn attach_io(
         &self,
         name: &str,
@@ -297,7 +298,7 @@ impl Deployments {
         Ok(())
     }
 
-    /// Removes an I/O server; its variables become bad. Returns false if there is none of that name.
+    /// Removes an I/O server; its variables become bad. Returns false if no server has that name.
     pub(crate) fn detach_io(&self, name: &str) -> bool {
         let host = {
             let mut io = lock(&self.io);
@@ -330,12 +331,12 @@ impl Deployments {
         let of_values = self.retention.as_ref()?.error();
         let error = of_values.or_else(|| self.audit.error());
         let error = error.or_else(|| self.alarms.error());
-        // Does not wait for a step in progress: that step detects the same failure.
+        // Does not wait for a step in progress, because that step detects the same failure.
         let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
         error.or_else(|| is_free(self.store.as_ref()?))
     }
 
-    /// Describes, in one sentence, the damaged and therefore unused contents of the store.
+    /// Describes, in one sentence, contents of the store that are damaged and therefore not used.
     pub(crate) fn damage_sentence(&self) -> Option<String> {
         let mut store = lock(self.store.as_ref()?);
         let damage = store.damage();
@@ -384,8 +385,8 @@ impl Deployments {
     }
 }
 
-/// Replaces the error of a full disk by an empty result: the engine then starts without the
-/// contents of its store, serves, and reports it.
+/// Replaces the error of a full disk by an empty result. The engine then starts without the
+/// contents of its store, and reports the error.
 fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Err(error) if error.kind == StoreErrorKind::Full => Ok(T::default()),
@@ -407,7 +408,7 @@ fn damage_sentence(location: &str, damage: &[Damage]) -> String {
     )
 }
 
-/// Stores pending changes, also if the engine was dropped without being stopped.
+/// Stores pending changes, even if the engine was dropped without being stopped.
 impl Drop for Deployments {
     fn drop(&mut self) {
         self.audit.note_stop();

@@ -1,5 +1,5 @@
-//! The device behind an I/O server, in the engine's process or in one of its own: opened, scanned
-//! and asked, with the variables that each item feeds.
+//! The device behind an I/O server, in the engine's process or in a separate one: opens it, scans
+//! it, reads single items, and maps each item to the variables that it feeds.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trunkline_types::{Quality, Tick, Timestamp, Value};
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// The failure of a device whose driver panicked, and of the order that it was carrying out.
+/// The error of a device whose driver panicked, and of the order in progress at that moment.
 pub(crate) const PANICKED: &str =
     "its driver panicked, which is a fault of the driver; it is opened again";
 pub(crate) const PANICKED_IN_ORDER: &str = "its driver panicked while it did this";
@@ -31,11 +31,12 @@ pub(crate) struct Device {
     handles: HashMap<ItemId, Vec<u32>>,
 }
 
-/// A value that the device was asked for, with its quality and source timestamp.
+/// A value read from the device, with its quality and source timestamp.
 pub(crate) type Read = (Value, Quality, Option<Timestamp>);
 
 impl Device {
-    /// A device that is to be opened at `now`; `None`: with the period of the I/O server.
+    /// Returns a device that is due to be opened at `now`. `None`: uses the period of the I/O
+    /// server.
     pub(crate) fn new(server: Box<dyn IoServer>, period: Option<Duration>, now: Tick) -> Self {
         Self {
             schedule: ScanSchedule::new(period.unwrap_or(server.period()), now),
@@ -65,7 +66,7 @@ impl Device {
         }
     }
 
-    /// Opens the device if it is time for that; returns `None` if not.
+    /// Opens the device if that is due; returns `None` if not.
     pub(crate) fn open_if_due(
         &mut self,
         now: Tick,
@@ -100,8 +101,8 @@ impl Device {
         Some(scanned)
     }
 
-    /// Records that the device has failed. It is opened again after a delay, which doubles each
-    /// time.
+    /// Records a failure of the device. The device is opened again after a delay that doubles with
+    /// each failure.
     pub(crate) fn fail(&mut self, now: Tick) {
         self.is_open = false;
         self.retry_at = now.saturating_add(self.retry);
@@ -153,10 +154,10 @@ impl Device {
         sent.map_err(|refusal| refusal.to_string())
     }
 
-    /// Reads the item of a variable. Other items that the device returns besides are published.
+    /// Reads the item of a variable. Also publishes any other items that the device returns.
     ///
     /// # Errors
-    /// The sentence that tells the reader why there is no value.
+    /// The sentence that tells the reader why the read failed.
     pub(crate) fn read(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Result<Read, String> {
         self.scan.clear();
         let item = self.open_item(handle)?;
@@ -178,13 +179,14 @@ impl Device {
         }
     }
 
-    /// Asks the open device for an item. An error shows in its health and in the next scan.
+    /// Requests a fresh value of an item from the open device. An error affects the health of the
+    /// device and the next scan.
     pub(crate) fn request(&mut self, item: ItemId, now: Tick, wall: Timestamp) {
         self.scan.clear();
         let _error = self.server.request(item, now, wall, &mut self.scan);
     }
 
-    /// Passes on what was published since the last call: each reading with each variable that it
+    /// Passes on the readings published since the last call, once for each variable that a reading
     /// feeds, except `but`.
     pub(crate) fn publish(&mut self, but: Option<u32>, mut each: impl FnMut(u32, &Published)) {
         for published in self.scan.drain() {

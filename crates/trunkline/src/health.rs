@@ -1,5 +1,5 @@
-//! The engine's health as variables of the library `_engine`. They are read-only, never stored, and
-//! listed only for patterns that begin with `_`.
+//! The engine's health as variables of the library `_engine`. They are read-only and never stored.
+//! Only patterns that begin with `_` list them.
 //!
 //! Once per period, the housekeeping thread goes through all variables in slices and writes the
 //! values that have changed.
@@ -25,10 +25,11 @@ const FLOOD_ABOVE: u64 = 10;
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
 const CENSUS_SLICE: usize = 50_000;
-/// Periods from one count to the next while the last two counts found no writes.
+/// Number of periods between counts while the last two counts found no writes.
 const STILL_PERIODS: u32 = 4;
 
-/// One variable: how it is deployed, and its value now; `None` if this system does not provide it.
+/// One variable: its definition and its current value; `None` if this system does not provide the
+/// value.
 struct Row {
     path: &'static str,
     data_type: DataType,
@@ -67,12 +68,12 @@ struct State {
     due: Option<Tick>,
     census: Census,
     totals: Totals,
-    /// Time of the last census, and the updates counted by then.
+    /// Time of the last census, and the number of updates counted by then.
     counted: Option<(Tick, u64)>,
-    /// Remaining periods without a count, because nothing was written.
+    /// Remaining periods without a count, after counts that found no writes.
     rests: u32,
     rate: f64,
-    /// Time of the last measurement, and the processor time used by then.
+    /// Time of the last measurement, and the processor time used until then.
     cpu: Option<(Tick, Duration)>,
     written: Vec<Option<Value>>,
 }
@@ -128,8 +129,8 @@ impl Health {
         Ok(())
     }
 
-    /// Measures if it is time. Returns the time of the next measurement; `None` while there is no
-    /// library.
+    /// Measures if that is due. Returns the time of the next measurement; `None` while the library
+    /// is not deployed.
     pub(crate) fn poll(&self, now: Tick, wall: Timestamp) -> Option<Tick> {
         let handles = self.handles.get()?;
         let mut state = lock(&self.state);
@@ -167,7 +168,7 @@ impl Health {
                 let mut write = Write::value(value);
                 write.origin = Origin::Source;
                 let caller = Caller::engine();
-                // No subscription can stall it, and a person may force it.
+                // No subscription stalls this write, and an operator may force the variable.
                 let _attempt = self
                     .core
                     .try_write(&caller, now, wall, &variable, &write, wakes);
@@ -278,7 +279,7 @@ impl Health {
     }
 }
 
-/// The alarm of a variable that is true while something fails (H-14).
+/// The alarm of a variable that is true while a failure lasts (H-14).
 fn failing(description: &str) -> AlarmDefinition {
     AlarmDefinition {
         name: "failing".to_owned(),
@@ -290,7 +291,7 @@ fn failing(description: &str) -> AlarmDefinition {
 }
 
 impl State {
-    /// Continues the census. The rate is the one between the last two completed counts.
+    /// Continues the census. Computes the rate from the last two completed counts.
     fn count(&mut self, core: &Core, now: Tick) {
         if self.rests > 0 {
             self.rests -= 1;
@@ -326,11 +327,12 @@ impl State {
     }
 }
 
-/// Resource use of this process, from `/proc` on Linux; other systems provide nothing.
+/// Resource use of this process, from `/proc` on Linux. Not available on other systems.
 mod process {
     use std::time::Duration;
 
-    /// Ticks per second of the times in `/proc`. Part of the kernel's interface, not a setting.
+    /// Ticks per second of the times in `/proc`. A constant of the kernel's interface, not a
+    /// setting.
     const USER_HZ: u64 = 100;
 
     pub(super) fn cpu_time() -> Option<Duration> {
@@ -407,7 +409,7 @@ mod tests {
         let mut sut = State::default();
         let mut seen = Vec::new();
         for second in 1..=16 {
-            // One write while counting rests, then one in each period.
+            // One write while counting is suspended, then one in each period.
             if second == 4 || second > 10 {
                 write(second);
             }

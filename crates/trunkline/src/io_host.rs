@@ -1,7 +1,7 @@
 //! Runs one I/O server: its scans, its orders and its publications.
 //!
 //! Each server has its own thread, so that a slow device delays nothing else. Writes and requests
-//! of clients reach it through a queue; its publications take the write path.
+//! of clients reach the server through a queue; its publications use the normal write path.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 use crate::engine::StartError;
 
-/// Bound on samples held back for subscriptions whose variable's `stall` makes the source wait.
+/// Maximum number of samples held back while the `stall` of a variable makes the source wait.
 const HELD_MAX: usize = 65_536;
 /// A running I/O server. Dropping it ends its thread.
 pub(crate) struct IoHost {
@@ -30,19 +30,19 @@ pub(crate) struct IoHost {
 struct Orders {
     name: Arc<str>,
     queue: Mutex<Queue>,
-    /// Set once, when the thread runs.
+    /// Set once, when the thread has started.
     thread: OnceLock<Weak<Housekeeper>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Bounded by the engine, which limits the unanswered writes of a provider.
+    /// The engine bounds this queue: it limits the unanswered writes of a provider.
     sends: VecDeque<(Ticket, u32, Value)>,
     /// A set: each variable waits at most once, however often it is requested.
     requests: HashSet<u32>,
-    /// Requests with a waiting caller; bounded together with the sends.
+    /// Reads with a waiting caller. The engine bounds them together with the sends.
     reads: VecDeque<(Ticket, u32)>,
-    /// Variables to deliver from now on, each with the name of its item.
+    /// Variables to deliver from now on, each with its item name.
     binds: Vec<SourceItem>,
     error: Option<String>,
 }
@@ -96,7 +96,7 @@ struct Runner {
     id: Arc<OnceLock<ProviderId>>,
     /// The order that the device is carrying out.
     answering: Option<(Ticket, u32)>,
-    /// Samples whose subscriptions have no room yet, oldest first.
+    /// Samples that wait for room in subscriptions, oldest first.
     held: VecDeque<Sample>,
 }
 
@@ -109,7 +109,7 @@ struct Sample {
 }
 
 impl IoHost {
-    /// Starts `server` under `name`. It delivers the variables whose `source` begins with that
+    /// Starts `server` under `name`. It delivers every variable whose `source` begins with that
     /// name.
     pub(crate) fn start(
         engine: &Engine,
@@ -160,7 +160,7 @@ impl IoHost {
         &self.name
     }
 
-    /// Ends the thread; the variables become bad with `reason`.
+    /// Ends the thread. The server's variables become bad with `reason`.
     pub(crate) fn stop(self, engine: &Engine, reason: Reason) {
         drop(self.thread);
         let (now, wall) = Clock::new().moment();
@@ -172,8 +172,8 @@ impl IoHost {
 }
 
 impl Runner {
-    /// Calls [`Runner::turn`]. A panic of the driver is treated as a failure of the device, which
-    /// is opened again.
+    /// Calls [`Runner::turn`]. A panic of the driver counts as a failure of the device, which is
+    /// then opened again.
     fn turn_or_fail(&mut self, now: Tick, wall: Timestamp) -> Tick {
         if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.turn(now, wall))) {
             return due;
@@ -191,7 +191,7 @@ impl Runner {
         self.device.next_due()
     }
 
-    /// Does what is due, and returns the time of the next turn.
+    /// Runs all tasks that are due, and returns the time of the next turn.
     fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
         self.take_binds(now, wall, &mut wakes);
@@ -211,7 +211,7 @@ impl Runner {
         held_until.map_or(due, |until| due.min(until))
     }
 
-    /// Binds variables that were deployed or edited, and unbinds those that are gone.
+    /// Binds deployed or edited variables, and unbinds removed ones.
     fn take_binds(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let binds = std::mem::take(&mut lock(&self.orders.queue).binds);
         if binds.is_empty() {
@@ -220,8 +220,8 @@ impl Runner {
         for SourceItem { handle, item } in binds {
             match self.device.bind(handle, &item) {
                 Some(_) if self.device.is_open() => {
-                    // All items were published when the device was opened; this one is bound later,
-                    // so it needs a request.
+                    // Opening the device published all items. This one is bound later, so it needs
+                    // a request.
                     lock(&self.orders.queue).requests.insert(handle);
                 }
                 Some(_) => {}
@@ -247,7 +247,7 @@ impl Runner {
         self.report_failure(error.to_string(), error.reason(), now, wall, wakes);
     }
 
-    /// Makes the variables of a failed device bad until it is back.
+    /// Makes the variables of a failed device bad until it works again.
     fn report_failure(
         &self,
         sentence: String,
@@ -265,15 +265,15 @@ impl Runner {
         }
     }
 
-    /// Carries out the orders queued so far. Later ones wait until the scan that is due has run.
+    /// Carries out the orders queued so far. Later orders wait until the due scan has run.
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let (sends, requests, reads) = {
             let mut queue = lock(&self.orders.queue);
             let requests = std::mem::take(&mut queue.requests);
             (queue.sends.len(), requests, queue.reads.len())
         };
-        // Orders are taken one at a time, so that a driver that panics leaves the others in the
-        // queue.
+        // Takes one order at a time, so that the other orders stay in the queue if the driver
+        // panics.
         for _ in 0..sends {
             let Some((ticket, handle, raw)) = lock(&self.orders.queue).sends.pop_front() else {
                 break;
@@ -305,7 +305,8 @@ impl Runner {
             self.engine
                 .providers()
                 .answer(ticket, handle, answer, now, wall, wakes);
-            // Publishes what the device returned besides, and the other variables of the item.
+            // Publishes the other items that the device returned, and the other variables of this
+            // item.
             self.publish(Some(handle), now, wall, wakes);
         }
         for handle in requests {
@@ -338,7 +339,7 @@ impl Runner {
         });
     }
 
-    /// Writes the samples held back, in order. Returns the time of the next attempt if some remain.
+    /// Writes the held samples in order. If some remain, returns the time of the next attempt.
     fn release_held(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         while let Some(sample) = self.held.front() {
             if let Some(until) = write(&self.engine, &self.caller, sample, now, wall, wakes) {
@@ -362,7 +363,7 @@ impl Runner {
     }
 }
 
-/// Writes one sample. Returns the time until which it has to wait, if it does.
+/// Writes one sample. If it has to wait, returns the time until which it waits.
 fn write(
     engine: &Engine,
     caller: &Caller,
@@ -391,7 +392,8 @@ fn write(
     }
 }
 
-/// Holds a sample back. Beyond the bound it is lost, and counted in the variable's ledger.
+/// Holds a sample back. If that exceeds the bound, the sample is lost, and counted in the
+/// variable's ledger.
 fn hold(held: &mut VecDeque<Sample>, engine: &Engine, sample: Sample) {
     if held.len() < HELD_MAX {
         held.push_back(sample);

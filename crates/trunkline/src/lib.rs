@@ -1,6 +1,6 @@
 //! Trunkline: a distributed real-time data system for measurement and control.
 //!
-//! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any
+//! Add this crate to a program to host variables in an [`Engine`], or to use the variables of any
 //! engine with a [`Client`]. One program can do both. A client's verbs are the same whether the
 //! engine is in this process, on this machine or across the network.
 //!
@@ -23,12 +23,12 @@
 //! # Layout
 //! - [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
 //!   servers, `deployments` keeps libraries, store and I/O servers consistent, `retention` stores
-//!   values, `audit` stores who did what, `administrator` carries out the orders of clients, and
-//!   `health` measures the engine itself.
-//! - [`realtime`]: endpoints of variables for time-critical threads.
+//!   values, `audit` stores the audit entries, `administrator` carries out the orders of clients,
+//!   and `health` measures the engine itself.
+//! - [`realtime`]: endpoints of variables, for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`], [`polled`]: the client's verbs, blocking, async and polled.
-//! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
+//! - [`Provider`]: an I/O server in this process that delivers to an engine elsewhere.
 //! - [`stream`]: lossless streams between programs.
 //! - `record`: recording and playback of devices, streams and variables; on Linux.
 //! - [`types`], [`config`], [`io`]: the types that the verbs use.
@@ -82,12 +82,12 @@ pub mod realtime {
     pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 }
 
-/// The history of an engine, for those who record it in another way.
+/// The history interface of an engine, for programs that record history in their own way.
 pub mod recording {
     pub use trunkline_engine::history::{History, HistoryError, HistoryFigures};
 }
 
-/// The persistent state of an engine, and the stores that keep it.
+/// The persistent state of an engine, and its stores.
 pub mod store {
     pub use trunkline_engine::store::{
         Damage, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
@@ -96,7 +96,7 @@ pub mod store {
     pub use trunkline_store::SqliteStore;
 }
 
-/// Protocol types that the verbs return: faults, the reasons why a connection ended, and the
+/// Protocol types that the verbs return: faults, reasons for the end of a connection, and the
 /// answers to `info` and `why`.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};

@@ -1,15 +1,15 @@
 //! Resources of the machine.
 
-/// Assumed memory if neither the system nor a container reports any.
+/// Assumed memory if neither the system nor a container reports it.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 
-/// Returns a quarter of the memory that this process may use: the default bound on what waits for
-/// subscribers and on what requests take.
+/// Returns a quarter of the memory that this process may use. This is the default bound on the
+/// memory of updates that wait for subscribers, and of requests.
 pub(crate) fn quarter_of_memory() -> usize {
     usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
 }
 
-/// Returns the machine's memory, or the limit of the container if that is lower.
+/// Returns the machine's memory, or the container's limit if that is lower.
 fn memory_bytes() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));
@@ -22,7 +22,7 @@ fn parse_meminfo(text: &str) -> Option<u64> {
     bytes_of(text, "MemTotal:")
 }
 
-/// Returns the size that a file of the system gives in KiB behind `label`.
+/// Returns the size in KiB that follows `label` in a file of the system.
 pub(crate) fn bytes_of(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -1,7 +1,7 @@
-//! Stores the newest values of the variables that are to survive a restart.
+//! Stores the newest values of retained variables, which survive a restart.
 //!
-//! It is an ordinary subscriber under `latest`. However often a variable changes, it is stored once
-//! in half a second, and all changed variables are stored in one step.
+//! Retention is an ordinary subscriber under `latest`. However often a variable changes, it is
+//! stored at most once every half second, and one step stores all changed variables.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,22 +16,22 @@ use trunkline_types::{Contract, Reason, Tick};
 
 use crate::deployments::{SharedStore, lock};
 
-/// Time from the first change to the step that stores it. With the duration of that step, a value
-/// is on the disk within a second.
+/// Time from the first change to the step that stores it. Including the duration of that step, a
+/// value is on the disk within a second.
 const GATHER: Duration = Duration::from_millis(500);
 /// Delay before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(1);
 /// The only subscription of the consumer.
 const SUBSCRIPTION: u32 = 1;
 
-/// Stores changed values on its own thread. Dropping it ends the thread; only [`Retention::flush`]
-/// stores what changed before.
+/// Stores changed values on a dedicated thread. Dropping it ends the thread; only
+/// [`Retention::flush`] stores the changes that are still waiting.
 pub(crate) struct Retention {
     gathered: Arc<Gathered>,
     thread: Arc<Housekeeper>,
 }
 
-/// Changes that are not stored yet.
+/// Changes not stored yet.
 struct Gathered {
     store: SharedStore,
     consumer: Mutex<Consumer>,
@@ -60,7 +60,7 @@ impl Retention {
         })
     }
 
-    /// Starts or ends the retention of these variables, as their properties say.
+    /// Starts or ends the retention of these variables, according to their properties.
     pub(crate) fn follow(&self, core: &Core, handles: &[u32]) {
         let caller = Caller::engine();
         let wanted = Subscribe::new(SUBSCRIPTION, Contract::Latest);
@@ -71,13 +71,14 @@ impl Retention {
                 dropped.push(variable.handle());
                 continue;
             }
-            // A write-only variable cannot be read, and one that is gone no longer exists.
+            // Fails for a write-only variable, which cannot be read, and for a variable that is
+            // gone.
             let _followed = consumer.subscribe(&caller, &variable, wanted);
         }
         consumer.unsubscribe(SUBSCRIPTION, Some(&dropped), &mut wakes);
         drop(consumer);
-        // First readings wait without waking the thread, and readings that already wait do not wake
-        // it again.
+        // First readings wait without waking the thread, and readings that arrive while others wait
+        // do not wake it again.
         self.thread.wake();
     }
 
@@ -91,8 +92,8 @@ impl Retention {
     }
 }
 
-/// Calls `store` when it is due, which is `gather` after the first change; it returns false if it
-/// must be retried. Returns the time of the next turn.
+/// Calls `store` when it is due: `gather` after the first change, and again later if it returned
+/// false. Returns the time of the next turn.
 pub(crate) fn next_turn(
     now: Tick,
     due: Option<Tick>,
@@ -116,8 +117,8 @@ impl Gathered {
 
     /// Stores all changes. Returns false if some must be retried.
     fn store_changes(&self) -> bool {
-        // Held to the end: of two concurrent calls, the one with the older value must not store
-        // last.
+        // Held to the end, so that of two concurrent calls, the one with the older value cannot
+        // store last.
         let mut waiting = lock(&self.waiting);
         let mut consumer = lock(&self.consumer);
         let mut sink = Changes {
@@ -152,7 +153,7 @@ impl Sink for Changes<'_> {
         self.room = self.room.saturating_sub(1);
         let (variable, update) = (delivery.variable, delivery.update);
         let quality = update.quality;
-        // Only values measured or written since the start are new information.
+        // Only values measured or written since the start need to be stored.
         let is_known = matches!(quality.reason(), Reason::Initial | Reason::Retained);
         let has_value = update.sequence > 0 && quality.has_value();
         if !has_value || quality.is_bad() || quality.is_forced() || is_known {
@@ -174,8 +175,8 @@ impl Sink for Changes<'_> {
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
 
-/// Starts the thread that calls `turn` whenever it is woken, and when the time is due that `turn`
-/// returned last. `thread` is how others wake it.
+/// Starts the thread that calls `turn` whenever it is woken, and at the time that the last `turn`
+/// returned. Others wake the thread through `thread`.
 ///
 /// # Errors
 /// The system cannot start another thread.
@@ -191,7 +192,7 @@ pub(crate) fn start_thread(
     };
     let running = Arc::new(Housekeeper::start(clock, turn)?);
     let _already = thread.set(Arc::downgrade(&running));
-    // It may have looked for work before it could be woken.
+    // The thread may already have checked for work before it could be woken.
     running.wake();
     Ok(running)
 }

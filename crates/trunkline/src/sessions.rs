@@ -1,5 +1,5 @@
-//! Creates an endpoint for each connection, with the caller that it acts for. The endpoint serves the
-//! engine's variables or the streams of its machine, as the first frame decides.
+//! Creates an endpoint for each connection, with its caller. The first frame decides whether the
+//! endpoint serves the engine's variables or the streams of its machine.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Sessions {
     pub(crate) numbers: Arc<SessionNumbers>,
     /// User id of this process.
     pub(crate) uid: u32,
-    /// The endpoints of streams on this machine.
+    /// The directory of stream endpoints on this machine.
     pub(crate) directory: Arc<DirectoryHost>,
     /// The newest table of last values that clients have mapped.
     pub(crate) shown: Mutex<Weak<ShownValues>>,
@@ -43,7 +43,7 @@ impl AsFd for ShownValues {
     }
 }
 
-/// Session numbers, unique within an engine start; 0 is the engine itself.
+/// Session numbers, unique within an engine start; 0 stands for the engine itself.
 #[derive(Debug)]
 pub(crate) struct SessionNumbers(AtomicU32);
 
@@ -58,13 +58,13 @@ impl SessionNumbers {
     }
 }
 
-/// Facts about the engine's host, for ENGINE frames.
+/// Properties of the engine's host, for ENGINE frames.
 pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
     pub(crate) server: OnceLock<Weak<Server>>,
     pub(crate) deployments: OnceLock<Weak<Deployments>>,
-    /// Set before the server is shut down, which then wakes every session.
+    /// Set before the server is shut down; the shutdown then wakes every session.
     pub(crate) stopping: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl Facts {
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
-        // A connection whose client has not introduced itself is not a session yet.
+        // A connection is not a session until its client has introduced itself.
         server.map_or(0, |server| {
             let counters = server.counters();
             counters.sessions.saturating_sub(counters.handshakes) as u64
@@ -99,7 +99,7 @@ impl EngineFacts for Facts {
         let is_stopping = self.stopping.load(Ordering::Acquire);
         is_stopping.then(|| Goodbye {
             code: FaultCode::ShuttingDown,
-            // The engine may be back at once, and clients already reconnect one by one.
+            // The engine may restart at once, and clients already stagger their reconnections.
             retry_after: None,
             sentence: "the engine was stopped".to_owned(),
         })
@@ -111,7 +111,7 @@ impl EngineFacts for Facts {
     }
 }
 
-/// Wakes the connection thread of a session, or sends for it.
+/// Wakes the connection thread of a session, or sends data on its behalf.
 struct NotifyWake {
     notifier: Notifier,
     session: u32,
@@ -137,8 +137,8 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Until identities exist, this process and peers at Unix sockets are the user that the system
-    /// reports; any other peer on loopback is `Loopback`.
+    /// Until identities exist, this process and peers on Unix sockets act as the user that the
+    /// system reports. Any other peer on loopback is `Loopback`.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {
@@ -185,8 +185,7 @@ impl SessionFactory for Sessions {
     }
 
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
-        // All clients share one table, so it is only for those that may read everything a
-        // connection can see.
+        // All clients share one table, so only clients that may read every visible variable get it.
         if !self.rights(peer).read {
             return None;
         }
@@ -210,7 +209,7 @@ impl SessionFactory for Sessions {
 
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let code = match refusal {
-            // Trying again does not change the user.
+            // The user is the same at the next attempt, so retrying does not help.
             Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => FaultCode::Denied,
             Refusal::SessionsMax { .. }
             | Refusal::HandshakesMax { .. }
@@ -229,18 +228,18 @@ impl SessionFactory for Sessions {
     }
 }
 
-/// A connection whose first frame decides its purpose: the engine's variables, or the endpoints of
-/// streams on its machine.
+/// A connection that waits for its first frame, which selects the engine's variables or the stream
+/// endpoints of its machine.
 struct FirstFrameRouter {
     session: Kind,
-    /// The bytes received while the kind is undecided: less than the header of a frame.
+    /// The bytes received while the kind is undecided: less than a frame header.
     first: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
     notifier: Notifier,
     gives_names: bool,
 }
 
-/// The kind of session; variables, unless the first frame says otherwise.
+/// The kind of session: variables, unless the first frame selects streams.
 #[allow(
     clippy::large_enum_variant,
     reason = "almost all are of the large variant, which is on the way of every update"
@@ -251,7 +250,7 @@ enum Kind {
 }
 
 impl FirstFrameRouter {
-    /// `gives_names`: true if a connection can be handed to the process at the other end.
+    /// `gives_names` is true if a connection can be handed over to the process at the other end.
     fn new(
         session: Session,
         directory: Arc<DirectoryHost>,
@@ -267,7 +266,7 @@ impl FirstFrameRouter {
         }
     }
 
-    /// Decides by the header of the first frame. Returns the received bytes once decided.
+    /// Decides from the header of the first frame. Once decided, returns the bytes received so far.
     fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut first = self.first.take()?;
         first.extend_from_slice(bytes);

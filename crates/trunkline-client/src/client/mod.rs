@@ -1,8 +1,8 @@
 //! The client state machine: its parts, and its [`Endpoint`] interface to the driver.
 //!
-//! Of the output, keep-alives go first, then requests and writes in the order in which the program
-//! made them, frame by frame. Acknowledgements go along with other output. Writes that wait for credit
-//! do not hold up requests.
+//! Keep-alives are sent first, then requests and writes in the order in which the program made
+//! them, frame by frame. Acknowledgements accompany other output. Writes that wait for credit do
+//! not delay requests.
 
 mod subscriptions;
 mod verbs;
@@ -36,9 +36,9 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// The client's end of one connection, across any number of reconnects. A driver such as
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
 ///
-/// Every verb returns at once. The driver sends requests when it next takes output, and answers are
-/// available once the driver has passed in the input that carries them. [`changes`](Self::changes)
-/// tells when there is something to look at.
+/// Every verb returns at once. Requests are sent when the driver next takes output, and answers are
+/// available once the driver has passed in the input that contains them. [`changes`](Self::changes)
+/// shows when there is something new.
 #[derive(Debug)]
 pub struct ClientCore {
     parts: Parts,
@@ -79,22 +79,22 @@ impl ClientCore {
         self.parts.base.connection.counters
     }
 
-    /// Returns the terms under which both directions of this connection gather, or `None` if
-    /// everything is sent at once.
+    /// Returns the throughput settings of both directions of this connection, or `None` if data is
+    /// sent at once.
     pub fn throughput(&self) -> Option<Throughput> {
         let gather = self.parts.base.connection.gather.as_ref();
         gather.map(|gather| gather.terms())
     }
 
-    /// Returns a number that rises with everything a program can wait for: an answer, an outcome,
-    /// an event, a change of the connection. While it is unchanged, there is nothing new to look
-    /// at.
+    /// Returns a number that increases with every event that a program can wait for: an answer, an
+    /// outcome, an event of a subscription, a change of the connection. While it is unchanged,
+    /// there is nothing new.
     pub fn changes(&self) -> u64 {
         self.parts.base.changes
     }
 
-    /// Returns the number of unanswered requests and unfinished writes. After any number of either,
-    /// a program waits once, until this is 0.
+    /// Returns the number of unanswered requests and unfinished writes. After making any number of
+    /// them, a program needs only one wait, until this is 0.
     pub fn pending(&self) -> usize {
         self.requests.open() + self.parts.writes.open()
     }
@@ -113,8 +113,8 @@ impl ClientCore {
         LocalVariable::new(base.variables.get(variable)?, session, arrival.engine_wall)
     }
 
-    /// Says goodbye and closes the connection for good. Anything not sent before is never sent. To
-    /// have everything carried out, wait for [`pending`](Self::pending) to reach 0 first.
+    /// Says goodbye and closes the connection for good. Data that was not sent before is never
+    /// sent. To complete everything first, wait until [`pending`](Self::pending) is 0.
     pub fn shut_down(&mut self) {
         let connection = &mut self.parts.base.connection;
         let was_closed = connection.closed().is_some();
@@ -147,7 +147,7 @@ impl ClientCore {
         self.parts.subscriptions.connection_changed(&event);
     }
 
-    /// Ends everything that waits for a connection, because none will be made.
+    /// Ends everything that waits for a connection, because there will be none.
     fn gave_up(&mut self, cause: &Arc<Disconnect>) {
         let code = match &**cause {
             Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
@@ -174,7 +174,7 @@ impl ClientCore {
         self.parts.base.changes += 1;
     }
 
-    /// Handles a frame of the session with this epoch; there is none before WELCOME.
+    /// Handles a frame. `epoch` is the epoch of the session; there is none before WELCOME.
     fn dispatch(
         &mut self,
         now: Tick,
@@ -333,7 +333,7 @@ impl ClientCore {
         out: &mut Vec<u8>,
     ) -> bool {
         let front = self.requests.front(&mut self.parts.base.asked);
-        // Some requests wait for earlier writes, even for those that wait for credit.
+        // Some requests wait for earlier writes, including writes that wait for credit.
         let has_earlier = |id| self.parts.writes.oldest().is_some_and(|order| order <= id);
         let request = front.filter(|id| !self.requests.waits_for_writes(*id) || !has_earlier(*id));
         let writes = match self.requests.are_handles_restored() {
@@ -343,7 +343,7 @@ impl ClientCore {
         match (request, writes) {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
-                // Sends no writes made after the front request: a flush there waits only for
+                // Sends no writes made after the front request, because a flush waits only for
                 // earlier writes.
                 let Parts { base, writes, .. } = &mut self.parts;
                 let before = front.unwrap_or(u64::MAX);
@@ -358,7 +358,7 @@ impl ClientCore {
         }
     }
 
-    /// Appends what the provider sends, or a comparison. Returns false if there is nothing.
+    /// Appends the provider's output, or a comparison. Returns false if there is nothing to send.
     fn send_others(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
         let Parts {
             base,
@@ -374,7 +374,7 @@ impl ClientCore {
             || (!suspects.is_empty() && suspects.send(remote, &mut base.connection, page, out))
     }
 
-    /// Appends an acknowledgement if one is due, or if one can go along with other output.
+    /// Appends an acknowledgement if one is due, or if one can accompany other output.
     fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
         let Base {
             connection,
@@ -417,8 +417,8 @@ impl Endpoint for ClientCore {
         self.parts.base.connection.liveness.handle_received(now);
         let mut input = bytes;
         loop {
-            // The frame borrows the buffer, so the buffer is moved out of `self`; its limits may
-            // change meanwhile.
+            // The frame borrows the buffer, so the buffer is moved out of `self`. Its limits may
+            // change in the meantime.
             let mut frames = std::mem::take(&mut self.parts.base.connection.frames);
             let session = self.parts.base.connection.session();
             let epoch = session.map(|session| session.epoch);
@@ -447,8 +447,8 @@ impl Endpoint for ClientCore {
     }
 
     fn wants_input(&self) -> bool {
-        // The client never waits for the program: whatever the program does not take is bounded and
-        // counted.
+        // The client never waits for the program. Data that the program does not take is bounded
+        // and counted.
         true
     }
 
@@ -465,8 +465,8 @@ impl Endpoint for ClientCore {
         };
         let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
         let more = gather.poll_output(now, budget, out, produce);
-        // Writes that wait for credit cannot fill the buffer. They wait for the engine's answers to
-        // the writes in it.
+        // Writes that wait for credit cannot fill the buffer. They wait for the answers to the
+        // writes in it.
         let is_full = self.parts.writes.wait_for_credit();
         let connection = &mut self.parts.base.connection;
         let is_last = connection.closing().is_some();

@@ -24,18 +24,18 @@ use crate::subscriptions::subscription::{
 };
 
 impl ClientCore {
-    /// Subscribes variables by their full names, in one request that opens and subscribes them.
+    /// Subscribes variables by their full names, with one request that opens and subscribes them.
     /// [`next_event`](Self::next_event) reports the results, item by item. The subscription
     /// survives reconnects until it is ended.
     ///
     /// The queue for the program is bounded: one reading per item under `latest` and `sampled`; `n`
-    /// readings per item, and a limit in bytes, under `last:n` and `first:n`; the contract's bound
-    /// under `all`, which the engine knows and does not exceed. Readings that do not fit are
-    /// counted in `lost` of the item's next reading.
+    /// readings per item, and a limit in bytes, under `last:n` and `first:n`; under `all` the
+    /// contract's bound, which the engine knows and does not exceed. Readings that do not fit count
+    /// in `lost` of the item's next reading.
     ///
     /// # Errors
-    /// [`SubscribeError`] if the contract cannot be kept, a bound is reached or the client is
-    /// closed.
+    /// [`SubscribeError`] if the contract's number is out of range, a bound is reached or the
+    /// client is closed.
     pub fn subscribe<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -52,7 +52,7 @@ impl ClientCore {
         subscriptions.unsubscribe(base, subscription);
     }
 
-    /// Reopens a subscription that ended with `overrun` and does not reopen on its own. Delivery
+    /// Reopens a subscription that ended with `overrun` and does not reopen automatically. Delivery
     /// resumes after the last update that arrived, and missing updates are counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
         let (subscriptions, base) = self.split();
@@ -76,7 +76,7 @@ impl ClientCore {
         parts.subscriptions.item(&parts.base, subscription, item)
     }
 
-    /// Returns the counts of what became of every update that arrived for a subscription.
+    /// Returns the ledger of a subscription, which accounts for every update that arrived.
     pub fn ledger(&self, subscription: SubscriptionId) -> Option<ClientLedger> {
         self.entry(subscription).map(|entry| entry.ledger)
     }
@@ -102,8 +102,8 @@ impl ClientCore {
         self.parts.subscriptions.waiting(subscription)
     }
 
-    /// Returns a number that rises with every event queued for a subscription. While it is
-    /// unchanged, there is nothing new to look at.
+    /// Returns a number that increases with every event queued for a subscription. While it is
+    /// unchanged, there is nothing new.
     pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
         self.entry(subscription).map_or(0, |entry| entry.changes)
     }
@@ -114,12 +114,12 @@ impl ClientCore {
         subscriptions.next_event(base, now, subscription)
     }
 
-    /// Appends the next events of a subscription to `events`, in order, up to `most`. The result is
-    /// the same as with [`next_event`](Self::next_event), at a fraction of its cost. Returns their
-    /// number.
+    /// Appends up to `most` next events of a subscription to `events`, in order, and returns their
+    /// number. The result is the same as with [`next_event`](Self::next_event), at a fraction of
+    /// its cost.
     ///
-    /// A program that takes repeatedly should clear and reuse its list: then nothing is allocated
-    /// except the contents of text and array values.
+    /// A program that calls this repeatedly should clear and reuse its list. Then nothing is
+    /// allocated except the contents of text and array values.
     pub fn take_events(
         &mut self,
         now: Tick,
@@ -135,9 +135,9 @@ impl ClientCore {
         events.len() - before
     }
 
-    /// Replaces the contents of a batch with the next readings of a subscription, up to `most`, and
+    /// Replaces the contents of a batch with up to `most` next readings of a subscription, and with
     /// the event after them if it is not a reading. This is the cheapest way to take readings,
-    /// because the program looks at them in place. Returns false if nothing is queued.
+    /// because the program uses them in place. Returns false if nothing is queued.
     ///
     /// ```
     /// # use trunkline_client::{Batch, ClientCore, SubscriptionId};
@@ -177,10 +177,10 @@ impl ClientCore {
         subscriptions.take_by(base, now, subscription, take);
     }
 
-    /// Takes the next reading of one item; each is new once. Returns `None` if there is none: a
-    /// caller that has waited long enough then uses [`read_current`](Self::read_current).
+    /// Takes the next new reading of one item. Returns `None` if there is none; a caller that has
+    /// waited long enough then uses [`read_current`](Self::read_current).
     ///
-    /// Under `first:n` and `all`, it scans every event queued before the reading.
+    /// Under `first:n` and `all`, this scans every event queued before the reading.
     pub fn read_new(
         &mut self,
         now: Tick,
@@ -196,8 +196,8 @@ impl ClientCore {
         reading
     }
 
-    /// Takes the next reading of one item, or returns the local copy if there is none. The reading
-    /// counts as read. Returns `None` before the first update has arrived.
+    /// Takes the next reading of one item, or returns the local copy if there is none. The returned
+    /// reading counts as read. Returns `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
         now: Tick,
@@ -208,9 +208,9 @@ impl ClientCore {
             .or_else(|| self.value(now, subscription, item))
     }
 
-    /// Returns the local copy of the item's last update without taking it: a new reading stays new.
-    /// While the connection is down its quality is bad, with the reason. Returns `None` before the
-    /// first update has arrived.
+    /// Returns the local copy of the item's last update without taking it, so that a new reading
+    /// stays new. While the connection is down, the quality is bad, with the reason. Returns `None`
+    /// before the first update has arrived.
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let parts = &self.parts;
         let subscriptions = &parts.subscriptions;
@@ -220,8 +220,7 @@ impl ClientCore {
     /// Watches the names that match a pattern, across reconnects, until [`unwatch`](Self::unwatch).
     /// [`next_watch_event`](Self::next_watch_event) reports the events.
     ///
-    /// A pattern may match at most [`items_max`](crate::ClientOptions::items_max) names, and fails
-    /// beyond that.
+    /// A pattern that matches more than [`items_max`](crate::ClientOptions::items_max) names fails.
     ///
     /// # Errors
     /// [`RequestError::Closed`] if the client is closed.
@@ -248,13 +247,13 @@ impl ClientCore {
         self.parts.patterns.watches.next_event(watch)
     }
 
-    /// Returns all names that match now, as far as the engine has reported them, sorted.
+    /// Returns all names that currently match, as far as the engine has reported them, sorted.
     pub fn watched_names(&self, watch: WatchId) -> Vec<Arc<str>> {
         self.parts.patterns.watches.names(watch)
     }
 
     /// Subscribes names, and the variables that match patterns now or later, except those that
-    /// match an `excluded` pattern. The items of `names` are numbered as given.
+    /// match an `excluded` pattern. The items of `names` are numbered in the order given.
     ///
     /// # Errors
     /// Same as for [`subscribe`](Self::subscribe).
@@ -276,7 +275,7 @@ impl ClientCore {
         Ok(FollowId(self.parts.patterns.follows.insert(follow)))
     }
 
-    /// Ends a subscription by patterns and drops its waiting events.
+    /// Ends a subscription by patterns and drops its queued events.
     pub fn unfollow(&mut self, follow: FollowId) {
         if let Some(follow) = self.parts.patterns.follows.remove(follow.0) {
             self.unsubscribe(follow.subscription);
@@ -290,7 +289,7 @@ impl ClientCore {
         Some(follow.subscription)
     }
 
-    /// Returns the next event, or `None` if nothing waits.
+    /// Returns the next event, or `None` if none is queued.
     pub fn next_followed(&mut self, now: Tick, id: FollowId) -> Option<FollowEvent> {
         let Parts {
             base,
@@ -307,8 +306,8 @@ impl ClientCore {
     }
 
     /// Becomes the source of every variable whose `source` begins with `name` and a colon, on this
-    /// connection and all later ones. The results arrive through
-    /// [`take_provider_event`](Self::take_provider_event).
+    /// connection and all later ones. [`take_provider_event`](Self::take_provider_event) reports
+    /// the results.
     pub fn provide(&mut self, name: &str) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.provide(base, name);
@@ -319,14 +318,14 @@ impl ClientCore {
         self.parts.provider.events.pop_front()
     }
 
-    /// Sends a value as soon as the write credit allows. Does nothing without the role.
+    /// Sends a value as soon as the write credit allows. Has no effect without the provider role.
     pub fn publish(&mut self, publication: Publication) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.publish(base, publication);
     }
 
-    /// Answers a write or a read. Does nothing without the role: tickets of an earlier connection
-    /// are no longer valid.
+    /// Answers a write or a read. Has no effect without the provider role, or with a ticket of an
+    /// earlier connection.
     pub fn answer_provider(&mut self, ticket: u64, reply: ProviderReply) {
         let Parts { base, provider, .. } = &mut self.parts;
         provider.answer(base, ticket, reply);

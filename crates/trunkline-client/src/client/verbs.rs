@@ -1,4 +1,4 @@
-//! The verbs with one answer: requests, whose answer [`ClientCore::take`] takes, and writes.
+//! The verbs with one answer: writes, and requests whose answers [`ClientCore::take`] returns.
 
 use std::sync::Arc;
 
@@ -37,20 +37,20 @@ impl ClientCore {
             .ask_for_program(&mut self.parts.base, items, request)
     }
 
-    /// Takes the answer, or the fault with which the engine refused the whole request. Returns
-    /// `None` if there is no answer yet, or if it was already taken.
+    /// Takes the answer, or the fault if the engine refused the whole request. Returns `None` if
+    /// there is no answer yet, or if it was already taken.
     pub fn take<R: Request>(&mut self, request: RequestId<R>) -> Option<Result<R::Answer, Fault>> {
         self.requests.take_answer(request.0, R::unpack)
     }
 
-    /// Returns true if the answer can be taken.
+    /// Returns true if the answer is available.
     pub fn is_answered<R>(&self, request: RequestId<R>) -> bool {
         self.requests.is_answered(request.0)
     }
 
-    /// Ends a call that has waited long enough. Its request is cancelled if it was not sent, and
-    /// never sent again if it was. Returns the engine's answer if it has arrived, or an answer with
-    /// an unknown outcome if the request was sent and changes the engine.
+    /// Ends a call that has waited long enough. A request that was not sent is cancelled; a request
+    /// that was sent is never sent again. Returns the engine's answer if it has arrived, or an
+    /// answer with an unknown outcome if the request was sent and changes the engine.
     pub fn give_up<R: Request>(
         &mut self,
         request: RequestId<R>,
@@ -63,7 +63,7 @@ impl ClientCore {
         answer
     }
 
-    /// Abandons a request whose answer is no longer wanted; otherwise the same as
+    /// Abandons a request whose answer is no longer wanted, in the same way as
     /// [`give_up`](Self::give_up). Variables that the request opens are closed again.
     pub fn forget<R>(&mut self, request: RequestId<R>) {
         self.requests.forget(&mut self.parts, request.0);
@@ -71,9 +71,9 @@ impl ClientCore {
 
     /// Opens variables by their full names, in one request.
     ///
-    /// An open variable stays open across reconnects, until it is closed as often as it was opened.
-    /// Opening happens in the background: wait for the answer to verify the names, or continue
-    /// meanwhile.
+    /// A variable stays open across reconnects, until it is closed as often as it was opened. The
+    /// request is carried out in the background: wait for the answer to verify the names, or
+    /// continue in the meantime.
     pub fn open<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -88,7 +88,8 @@ impl ClientCore {
         self.ask(names.len(), Open { page, options })
     }
 
-    /// Closes variables, once each. Subscriptions continue, because they hold their own openings.
+    /// Closes one opening of each variable. Subscriptions continue, because they have their own
+    /// openings.
     pub fn close(&mut self, variables: &[VariableRef]) -> Result<RequestId<Close>, RequestError> {
         self.requests.check(&self.parts.base, variables.len())?;
         let mut page = Page::of(variables);
@@ -105,7 +106,7 @@ impl ClientCore {
         Ok(request)
     }
 
-    /// Asks the engine for current readings, whether new or not.
+    /// Asks the engine for the current readings, whether new or not.
     pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId<Read>, RequestError> {
         let list = ReadList::new(variables, ReadingPage::new());
         self.ask(variables.len(), Read(list))
@@ -122,8 +123,8 @@ impl ClientCore {
         self.ask(variables.len(), ReadPage(Read(list)))
     }
 
-    /// Asks for the values of variables at one instant, for up to 4,096 of them. With more, each
-    /// value is consistent only by itself, and the answer says so.
+    /// Asks for the values of up to 4,096 variables at one instant. With more variables, each value
+    /// is consistent only by itself, and the answer says so.
     pub fn snapshot(
         &mut self,
         variables: &[VariableRef],
@@ -157,16 +158,17 @@ impl ClientCore {
         self.ask(variables.len(), Lease { page, terms })
     }
 
-    /// Writes values and returns at once. [`take_outcomes`](Self::take_outcomes) gives the outcomes
-    /// once all of them are known. Writes are sent in the order in which they were made, many per
-    /// frame.
+    /// Writes values and returns at once. [`take_outcomes`](Self::take_outcomes) returns the
+    /// outcomes once all of them are known. Writes are sent in the order in which they were made,
+    /// many per frame.
     ///
-    /// Without a connection, writes wait and are sent on the next one, until their call ends with
-    /// [`end_writes`](Self::end_writes). Writes that were sent but not answered when the connection
-    /// broke end as unknown: the engine may have carried them out.
+    /// Without a connection, writes wait for the next one, until [`end_writes`](Self::end_writes)
+    /// ends their call. Writes that were sent but not answered when the connection broke end as
+    /// unknown, because the engine may have carried them out.
     ///
     /// # Errors
-    /// [`WriteError::WouldBlock`] if too many writes are queued already: none of these is accepted.
+    /// [`WriteError::WouldBlock`] if too many writes are already queued; then none of these is
+    /// accepted.
     pub fn write(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -174,9 +176,10 @@ impl ClientCore {
         self.parts.writes.write(&mut self.parts.base, writes)
     }
 
-    /// Same as [`write`](Self::write), for writes whose outcomes are not taken one by one. They are
-    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept. Writes not sent
-    /// by `expires` are cancelled.
+    /// Same as [`write`](Self::write), for writes whose outcomes are not taken individually.
+    /// [`write_counts`](Self::write_counts) counts them, and
+    /// [`last_write_fault`](Self::last_write_fault) returns the last fault. Writes not sent by
+    /// `expires` are cancelled.
     ///
     /// # Errors
     /// Same as for [`write`](Self::write).
@@ -194,7 +197,7 @@ impl ClientCore {
     }
 
     /// Takes the outcomes once all of them are known, in the order of the writes. Returns `None`
-    /// before that, and after they were taken.
+    /// before that, and if they were already taken.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         self.parts.writes.take_outcomes(batch)
     }
@@ -204,10 +207,11 @@ impl ClientCore {
         self.parts.writes.is_settled(batch)
     }
 
-    /// Ends a call before all of its outcomes are known, and takes them. A write that was not sent
-    /// is cancelled, and never sent. A write that was sent, even in part, is unknown: it may still
-    /// be carried out, and [`write_counts`](Self::write_counts) gets its true outcome once the
-    /// engine answers. Returns an empty list if the outcomes were already taken.
+    /// Ends a call before all of its outcomes are known, and takes the outcomes. A write that was
+    /// not sent is cancelled, and never sent. A write that was sent, even in part, is unknown,
+    /// because the engine may still carry it out; [`write_counts`](Self::write_counts) counts its
+    /// true outcome once the engine answers. Returns an empty list if the outcomes were already
+    /// taken.
     pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
         self.parts.writes.end_call(&mut self.parts.base, batch)
     }
@@ -217,13 +221,13 @@ impl ClientCore {
         self.parts.writes.counts()
     }
 
-    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
+    /// Returns the reason for the last write that ended as refused, cancelled or unknown.
     pub fn last_write_fault(&self) -> Option<&Fault> {
         self.parts.writes.last_fault()
     }
 
-    /// Writes all of these values or none, with one engine timestamp and one commit number.
-    /// Subscribers of all of them receive them contiguously. With `try_only`, a group that would
+    /// Writes all of these values or none, with one engine timestamp and one commit number. A
+    /// subscriber of all of them receives them contiguously. With `try_only`, a group that would
     /// have to wait for a subscriber is not written.
     ///
     /// # Errors
@@ -254,18 +258,19 @@ impl ClientCore {
         })
     }
 
-    /// Sends everything handed over before, and has the engine send what it gathers for its
-    /// clients. Answered with the counts of all writes once the engine has carried out what came
-    /// before, and every earlier write has ended. Later writes do not delay it.
+    /// Sends everything queued before, and asks the engine to send the data that it gathers for its
+    /// clients. The answer, with the counts of all writes, arrives once the engine has carried out
+    /// everything queued before and every earlier write has ended. Later writes do not delay it.
     ///
-    /// One buffer serves the whole connection, so a flush also sends the data of other threads and
+    /// The whole connection uses one buffer, so a flush also sends the data of other threads and
     /// subscriptions of this client.
     pub fn flush(&mut self) -> Result<RequestId<Flush>, RequestError> {
         self.ask(1, Flush::default())
     }
 
     /// Searches for names that match a pattern, and collects every page: at most `limit` names if
-    /// given, and never more than [`request_items_max`](crate::ClientOptions::request_items_max).
+    /// `limit` is given, and never more than
+    /// [`request_items_max`](crate::ClientOptions::request_items_max).
     pub fn find(
         &mut self,
         pattern: &str,
@@ -297,9 +302,9 @@ impl ClientCore {
         self.ask(1, Why::new(name, false, None))
     }
 
-    /// Same as [`why`](Self::why), followed by what this end knows. While there is no connection,
-    /// because an attempt has failed or the client is closed, the answer is the reason for that
-    /// alone.
+    /// Same as [`why`](Self::why), followed by what the client itself knows. If there is no
+    /// connection, because an attempt has failed or the client is closed, the answer is only the
+    /// reason for that.
     pub fn explain(&mut self, now: Tick, name: &str) -> Result<RequestId<Why>, RequestError> {
         let Some(step) = explain_connection(&self.parts, now, name) else {
             return self.ask(1, Why::new(name, true, None));
@@ -318,8 +323,8 @@ impl ClientCore {
     }
 
     /// Queries the audit. Collects every page, up to the query's limit or
-    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX); `next` in the answer is where the following
-    /// entries begin.
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX). `next` in the answer is the number of the
+    /// first entry not collected.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {
         self.ask(1, Audit::new(Box::new(query)))
     }
@@ -330,8 +335,8 @@ impl ClientCore {
         self.ask(1, Alarms::new(Box::new(query)))
     }
 
-    /// Queries the alarm journal. Answered with at most
-    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries; the page has the number from which to
+    /// Queries the alarm journal. The answer has at most
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries, and the number at which to
     /// continue.
     pub fn alarm_journal(
         &mut self,
@@ -340,11 +345,11 @@ impl ClientCore {
         self.ask(1, AlarmJournal::new(Box::new(query)))
     }
 
-    /// Queries what the engine has recorded of variables. Answered with one page; its `next` is the
-    /// `from` of the query for the page after it.
+    /// Queries the recorded history of variables. The answer is one page. To continue, use its
+    /// `next` as the `from` of the next query.
     ///
     /// # Errors
-    /// [`RequestError::TooManyItems`] if it has more than
+    /// [`RequestError::TooManyItems`] if the query has more than
     /// [`HISTORY_PATTERNS_MAX`](trunkline_proto::limits::HISTORY_PATTERNS_MAX) patterns.
     pub fn history(&mut self, query: HistoryQuery) -> Result<RequestId<History>, RequestError> {
         let (items, max) = (query.patterns.len(), HISTORY_PATTERNS_MAX);
@@ -354,8 +359,8 @@ impl ClientCore {
         self.ask(1, History::new(Box::new(query)))
     }
 
-    /// Carries out an operator's action on alarms, with a comment, which may be empty. Each alarm
-    /// has its own result: its new state, or the reason why the action was refused.
+    /// Carries out an operator's action on alarms, with a comment, which may be empty. The result
+    /// of each alarm is its new state, or the reason why the action was refused.
     pub fn act_on_alarms(
         &mut self,
         alarms: Vec<AlarmName>,
@@ -372,15 +377,15 @@ impl ClientCore {
         self.ask(request.alarms.len(), request)
     }
 
-    /// Queries the forced variables, or switches forcing for the whole engine. Answered with every
+    /// Queries the forced variables, or switches forcing for the whole engine. The answer has every
     /// page of the list, but never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max) entries.
     pub fn forcing(&mut self, verb: ForcingVerb) -> Result<RequestId<Forcing>, RequestError> {
         self.ask(1, Forcing::new(verb))
     }
 
-    /// Deploys a library, all of it or nothing. With `replace`, the library may already be
-    /// deployed; unchanged variables keep their handles.
+    /// Deploys a whole library or nothing. With `replace`, the library may already be deployed;
+    /// unchanged variables keep their handles.
     pub fn deploy(
         &mut self,
         library: Arc<LibraryDefinition>,

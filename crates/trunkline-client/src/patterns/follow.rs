@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! patterns --> watches --> Appeared: joined to the subscription --> its readings
-//!                          Gone:     after its last reading     --> left, its place is free
+//!                          Gone:     after its last reading     --> removed, its place is free
 //! ```
 //!
-//! `Appeared` for a name comes before its first reading, and `Gone` after its last: `Gone` is held
-//! back until the program has taken the events that waited when it arrived. A name is subscribed
-//! when its `Appeared` is taken, so earlier updates are not part of the subscription.
+//! `Appeared` for a name precedes its first reading, and `Gone` follows its last: `Gone` is held
+//! back until the program has taken the events that were queued when it arrived. A name is
+//! subscribed when its `Appeared` is taken, so the subscription does not contain earlier updates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::subscriptions::Subscriptions;
 use crate::subscriptions::subscription::SubscriptionId;
 use crate::table::{Key, NameMap};
 
-/// Maximum number of names joined to a subscription in one request.
+/// Maximum number of names added to a subscription with one request.
 const JOINED_AT_ONCE: usize = 10_000;
 
 /// A subscription by names and patterns. It survives reconnects.
@@ -35,7 +35,7 @@ pub struct FollowId(pub(crate) Key);
 pub enum FollowEvent {
     /// A variable matches a pattern and is subscribed: readings of this item follow.
     Appeared {
-        /// Index of the item. The index of an item that is gone is reused.
+        /// Index of the item. After the item is gone, the index is reused.
         item: u32,
         /// The full name.
         name: Arc<str>,
@@ -46,25 +46,25 @@ pub enum FollowEvent {
     },
     /// The variable no longer exists, or no longer matches a pattern.
     Gone {
-        /// Index of the item, for which nothing follows.
+        /// Index of the item. No further events of this item follow.
         item: u32,
         /// The full name.
         name: Arc<str>,
     },
-    /// Every name that currently matches the pattern has been reported. Repeated with each new
+    /// All names that currently match the pattern have been reported. Repeated on each new
     /// connection.
     Listed {
         /// Index of the pattern, in the order in which the patterns were given.
         pattern: usize,
     },
-    /// The engine does not follow a pattern.
+    /// The engine refuses to watch a pattern.
     PatternError {
         /// Index of the pattern.
         pattern: usize,
         /// The reason.
         fault: Fault,
     },
-    /// An event of the subscription. Its items are the names as given, and those that have
+    /// An event of the subscription. Its items are the given names and the variables that have
     /// appeared.
     Event(Event),
 }
@@ -78,7 +78,7 @@ pub(crate) struct Follow {
     items: Vec<Option<Item>>,
     free: Vec<u32>,
     ready: VecDeque<FollowEvent>,
-    /// An item that is gone, and the number of events to take before its `Gone`.
+    /// A removed item, and the number of events to take before its `Gone`.
     leaving: Option<(u32, usize)>,
 }
 
@@ -86,11 +86,11 @@ pub(crate) struct Follow {
 struct Item {
     name: Arc<str>,
     patterns: u32,
-    /// The item was given by name, and remains even if its variable disappears.
+    /// The item was given by name, so it remains even if its variable disappears.
     is_fixed: bool,
 }
 
-/// What a subscription by patterns works on.
+/// The parts of the client that a subscription by patterns uses.
 pub(crate) struct FollowContext<'a> {
     pub(crate) base: &'a mut Base,
     pub(crate) subscriptions: &'a mut Subscriptions,
@@ -126,7 +126,7 @@ impl Follow {
         follow
     }
 
-    /// Returns the next event, or `None` if nothing waits.
+    /// Returns the next event, or `None` if none is queued.
     pub(crate) fn next(
         &mut self,
         context: &mut FollowContext<'_>,
@@ -165,8 +165,7 @@ impl Follow {
         }
     }
 
-    /// Takes the events of the patterns, up to the next variable that goes. Returns false if there
-    /// are none.
+    /// Takes the events of the patterns, up to the next `Gone`. Returns false if there are none.
     fn take_events(&mut self, context: &mut FollowContext<'_>) -> bool {
         let mut joining = Vec::new();
         'patterns: for (pattern, watch) in self.watches.clone().into_iter().enumerate() {
@@ -264,8 +263,8 @@ impl Follow {
         self.excluded.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// Returns true if the program gets the event. The pattern already reports that its variable is
-    /// gone.
+    /// Returns true if the event is for the program. The end of a variable is not: the pattern
+    /// already reports it.
     fn is_told(&self, event: &Event) -> bool {
         let item = match event {
             Event::Ended {

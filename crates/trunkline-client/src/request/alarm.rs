@@ -1,4 +1,4 @@
-//! Alarms: queries of them, and what an operator does with them.
+//! Alarms: queries, and the actions of operators.
 
 use trunkline_proto::message::alarm::{
     AlarmActBuilder, AlarmActHead, AlarmActItem, AlarmActed, AlarmPageFrame, Alarms as AlarmsFrame,
@@ -11,15 +11,15 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::error::malformed;
 use crate::parts::Parts;
 
-/// Maximum number of alarms that one query collects.
+/// Maximum number of alarms collected by one query.
 pub const ALARMS_MAX: usize = 1_000_000;
 
 pub(super) const MISSING: &str = "has no alarms; update it";
 
-/// The alarms that a query asks for; the default asks for all.
+/// Selects alarms for a query; the default selects all.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlarmQuery {
-    /// Only alarms of variables with a matching name.
+    /// Only alarms of variables with matching names.
     pub pattern: Option<Pattern>,
     /// Only alarms of this area; empty for all.
     pub area: String,

@@ -1,4 +1,4 @@
-//! Queries of the alarm journal, which collect its pages.
+//! Queries of the alarm journal. They collect its pages.
 
 use trunkline_proto::message::alarm_journal::{AlarmEntriesFrame, AlarmJournal as JournalFrame};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};

@@ -1,4 +1,4 @@
-//! Queries of the audit, which collect its pages.
+//! Queries of the audit. They collect its pages.
 
 use trunkline_proto::message::audit::{Audit as AuditFrame, AuditPageFrame};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -7,11 +7,10 @@ use trunkline_types::{AuditPage, AuditQuery};
 use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::error::malformed;
 
-/// Maximum number of entries that one query collects. A further query returns the entries after
-/// them.
+/// Maximum number of entries collected by one query. Another query returns the following entries.
 pub const AUDIT_ENTRIES_MAX: usize = 100_000;
 
-/// The place of a query that collects pages of numbered entries.
+/// The state of a query that collects pages of numbered entries.
 #[derive(Debug)]
 pub(super) struct Paging {
     /// The first entry of the page requested now.
@@ -21,7 +20,7 @@ pub(super) struct Paging {
 }
 
 impl Paging {
-    /// `limit` is the number of entries wanted; 0 stands for all.
+    /// `limit` is the number of entries wanted; 0 means all.
     pub(super) fn new(from: Option<u64>, newest_first: bool, limit: u32) -> Self {
         Self {
             from,
@@ -33,13 +32,13 @@ impl Paging {
         }
     }
 
-    /// Returns the number of entries still wanted after `count`.
+    /// Returns the number of entries still missing after `count`.
     pub(super) fn missing(&self, count: usize) -> usize {
         self.limit.saturating_sub(count)
     }
 
-    /// Decides what follows a frame that was answered: `next` begins the next page, `count` entries
-    /// are collected.
+    /// Decides what follows an answered frame: `next` is the start of the next page, `count`
+    /// entries have been collected.
     pub(super) fn next(
         &mut self,
         next: Option<u64>,
@@ -49,7 +48,7 @@ impl Paging {
         let Some(next) = next.filter(|_| self.missing(count) > 0 && !has_more) else {
             return Ok(Next::Settle);
         };
-        // The page must lie beyond the one requested, so that the query progresses.
+        // The next page must lie beyond the current one, so that the query makes progress.
         let is_beyond = match (self.from, self.newest_first) {
             (None, _) => true,
             (Some(from), true) => next < from,

@@ -10,7 +10,7 @@ use crate::base::Base;
 use crate::parts::Parts;
 use crate::variables::VariableRef;
 
-/// Closes variables, once each.
+/// Closes one opening of each variable.
 #[derive(Debug)]
 pub struct Close {
     pub(crate) handles: Vec<u32>,
@@ -44,7 +44,7 @@ impl Exchange for Close {
     }
 }
 
-/// Processes CLOSED. Closing cannot fail: a handle that the engine does not know counts as closed.
+/// Processes CLOSED. Closing cannot fail: a handle unknown to the engine counts as closed.
 pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
     let results = Results::decode(answer.frame)?;
     let (first, count) = (results.first_index(), results.answered());

@@ -1,4 +1,4 @@
-//! Searches for names, which collect every page.
+//! Searches for names. They collect every page.
 
 use trunkline_proto::message::find::{Find as FindHead, FindBuilder, FindCondition, Names};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -58,8 +58,8 @@ impl Exchange for Find {
             Some(next) if next == self.cursor => Err(malformed(format!(
                 "the search goes on at {next}, where it was already"
             ))),
-            // A page may be empty if the engine has searched for a long time without a match; the
-            // cursor still advances.
+            // A page may be empty after a long search without a match, but the cursor still
+            // advances.
             Some(next) => {
                 self.cursor = next;
                 Ok(Next::Again)
@@ -73,7 +73,7 @@ impl Exchange for Find {
     }
 
     fn restart(&mut self) {
-        // The cursor was valid only for that engine.
+        // The cursor was valid only for the previous engine.
         (self.cursor, self.found) = (0, Vec::new());
     }
 }

@@ -1,4 +1,4 @@
-//! Flushes: everything handed over before is sent and carried out.
+//! Flushes: the engine carries out everything that was queued before.
 
 use trunkline_proto::message::single::{decode_empty, encode_empty};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -7,7 +7,7 @@ use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::parts::Parts;
 use crate::writes::WriteCounts;
 
-/// Sends everything handed over before, and has the engine send what it gathers.
+/// Sends everything queued before, and asks the engine to send the data that it gathers.
 #[derive(Debug, Default)]
 pub struct Flush {
     /// The number of the first write after the flush; set when it is sent.
@@ -28,7 +28,7 @@ impl Exchange for Flush {
         connection.send_gathered = true;
         match connection.has(Features::THROUGHPUT) {
             true => Prepared::Single,
-            // An engine without throughput mode sends everything as soon as it has it.
+            // An engine without throughput mode sends everything at once.
             false => Prepared::Later,
         }
     }
@@ -39,7 +39,7 @@ impl Exchange for Flush {
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         decode_empty(answer.frame)?;
-        // Answers to writes that a provider carries out may still be missing.
+        // Answers to writes that a provider carries out may still be outstanding.
         Ok(Next::Later)
     }
 

@@ -1,4 +1,4 @@
-//! The list of forced variables, and the switch of forcing.
+//! The list of forced variables, and switching forcing on or off.
 
 use trunkline_proto::message::forcing::{Forced, Forcing as ForcingFrame, ForcingVerb};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
@@ -81,7 +81,7 @@ impl Exchange for Forcing {
     }
 
     fn restart(&mut self) {
-        // The cursor was valid only for that engine.
+        // The cursor was valid only for the previous engine.
         *self = Self::new(self.verb);
     }
 }

@@ -1,4 +1,4 @@
-//! Queries of the history. Each is answered with one page.
+//! Queries of the history. The answer to each is one page.
 
 use trunkline_proto::message::history::{
     HistoryBuilder, HistoryHead, HistoryPattern, HistoryRowsFrame,
@@ -9,15 +9,15 @@ use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySeries, SeriesD
 use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::error::malformed;
 
-/// Maximum size of a page in the frames that carry it. An engine may send a million buckets of one
-/// variable at once.
+/// Maximum size of a page in the frames that contain it. An engine may send a million buckets of
+/// one variable at once.
 const PAGE_BYTES_MAX: usize = 128 << 20;
 
 #[derive(Debug)]
 pub struct History {
     query: Box<HistoryQuery>,
     page: HistoryPage,
-    /// Size of the frames that have arrived.
+    /// Total size of the frames that have arrived.
     bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl Exchange for History {
     }
 }
 
-/// Appends a series, or the next part of the last one.
+/// Appends a series, or the next part of the last series.
 fn add(all: &mut Vec<HistorySeries>, series: HistorySeries) {
     let last = all.last_mut().filter(|last| {
         (&last.variable, &last.data_type, &last.units)

@@ -1,4 +1,4 @@
-//! Everything that the engine knows about variables.
+//! Information about variables from the engine.
 
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::info::{InfoAnswer, VariableInfo};

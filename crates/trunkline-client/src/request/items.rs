@@ -1,4 +1,4 @@
-//! What the client asks about the items of its subscriptions.
+//! The client's requests about the items of its subscriptions.
 
 use trunkline_proto::message::convergence::{CompareBuilder, CompareHead};
 use trunkline_proto::message::handles::{UnsubscribeBuilder, UnsubscribeHead};

@@ -1,7 +1,7 @@
 //! Leases of variables.
 //!
-//! A lease ends with its connection, so a lease request that was not answered is sent again on the
-//! next one.
+//! A lease ends with its connection, so an unanswered lease request is sent again on the next
+//! connection.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub struct LeaseTerms {
     pub verb: LeaseVerb,
     /// The duration of the lease, 1 ms to 24 h. Ignored on release.
     pub duration: Duration,
-    /// One position per variable, in order: a lease is granted only if the variable is still at
-    /// that position. If empty, positions are not checked.
+    /// One position per variable, in order. A lease is granted only if the variable is still at
+    /// that position. If the list is empty, positions are not checked.
     pub expected: Vec<Position>,
 }
 
 impl LeaseTerms {
-    /// Acquires leases for `duration`, or renews those already held.
+    /// Acquires leases for `duration`, or renews existing ones.
     pub fn acquire(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Acquire,
@@ -35,7 +35,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Renews leases already held. Refused if another client may have written since.
+    /// Renews existing leases. Refused if another client may have written since.
     pub fn renew(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Renew,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A request is unanswered until its last frame has arrived. If the connection breaks before that,
-//! it is sent again on the next one, unless it was sent completely and changes the engine: then its
-//! outcome is unknown. This applies to the program's requests only; the client's own are derived
-//! again from what it then needs.
+//! the request is sent again on the next connection, unless it was sent completely and changes the
+//! engine: then its outcome is unknown. This applies only to the program's requests. The client's
+//! own requests are made anew, according to its needs at that time.
 
 mod alarm;
 mod alarm_journal;
@@ -78,19 +78,19 @@ pub use self::snapshot::Snapshot;
 pub use self::why::Why;
 pub use self::write_group::WriteGroup;
 
-/// A request of the program. The table of requests implements it.
+/// A request of the program, implemented by the table of requests.
 pub trait Request: Sized {
-    /// What the engine answers. Lists have one entry per item, in the order of the request. A fault
-    /// of one item does not affect the others.
+    /// The engine's answer. Lists have one entry per item, in the order of the request. A fault of
+    /// one item does not affect the others.
     type Answer;
 
-    /// Returns the answer, or `answer` again if it answers another kind of request.
+    /// Returns the answer, or `answer` unchanged if it answers another kind of request.
     #[doc(hidden)]
     #[expect(clippy::result_large_err, reason = "the answer moves, whichever way")]
     fn unpack(answer: AnyAnswer) -> Result<Result<Self::Answer, Fault>, AnyAnswer>;
 }
 
-/// The number of a request of the program. `ClientCore::take` takes its answer.
+/// The number of a request of the program. `ClientCore::take` returns its answer.
 pub struct RequestId<R>(pub(crate) u64, pub(crate) PhantomData<fn() -> R>);
 
 // Derived implementations would require them of `R`.
@@ -118,16 +118,16 @@ impl<R> fmt::Debug for RequestId<R> {
 
 /// How a request is sent, answered and ended.
 pub(crate) trait Exchange: Sized {
-    /// The kind of the frames that answer it. `None`: it ends when it is sent.
+    /// The kind of frames that answer it. `None`: it ends as soon as it is sent.
     const ANSWERED_BY: Option<FrameKind>;
     /// True if it uses handles of this connection.
     const USES_HANDLES: bool = false;
-    /// Tells the program how to find out whether a request with an unknown outcome was carried out.
+    /// Tells the user how to find out whether a request with an unknown outcome was carried out.
     const CHECK_HINT: &'static str = "look with `trunkline ls`";
     /// `Result<Answer, Fault>` for requests of the program, `()` for the client's own.
     type End;
 
-    /// Returns the feature that the engine must have, and the words for its absence.
+    /// Returns the feature that the engine must support, and the sentence if it does not.
     fn requires(&self) -> Option<(Features, &'static str)> {
         None
     }
@@ -137,12 +137,12 @@ pub(crate) trait Exchange: Sized {
         false
     }
 
-    /// Returns true if it must not overtake earlier writes.
+    /// Returns true if the request must wait for earlier writes.
     fn waits_for_writes(&self) -> bool {
         false
     }
 
-    /// Decides what is sent, before the first frame on a connection.
+    /// Decides what to send, before the first frame on a connection.
     fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Single
     }
@@ -158,41 +158,41 @@ pub(crate) trait Exchange: Sized {
     /// Ends the request.
     fn end(self, ending: Ending<'_>) -> Self::End;
 
-    /// Resets it, for a connection on which nothing of it was sent.
+    /// Resets the request for a connection on which no part of it was sent.
     fn restart(&mut self) {}
 
     /// Returns the answer to a request that was sent and whose call ends before the engine's
-    /// answer. Without one, a request that changes the engine ends with the fault.
+    /// answer. With `None`, a request that changes the engine ends with the fault.
     fn unknown(&self, _: &Fault) -> Option<Self::End> {
         None
     }
 }
 
-/// What is sent of a request.
+/// The amount that a request sends.
 pub(crate) enum Prepared {
     /// One frame.
     Single,
-    /// This many items, in frames of about `page` bytes. Without items the request ends.
+    /// This many items, in frames of about `page` bytes. A request without items ends.
     Items(u32),
-    /// Nothing. The request ends with the writes before it.
+    /// Nothing. The request ends when the writes before it have ended.
     Later,
 }
 
-/// What follows after a frame of the answer.
+/// The next step after a frame of the answer.
 pub(crate) enum Next {
-    /// The request ends with the last frame, which has answered every item.
+    /// The request ends with the last frame, when every item has been answered.
     Settle,
-    /// The request is sent again, for the next page.
+    /// The request is sent again for the next page.
     Again,
-    /// The request ends with the writes before it.
+    /// The request ends when the writes before it have ended.
     Later,
 }
 
-/// The frame of a request that is being sent.
+/// A frame of a request that is being sent.
 pub(crate) struct Sending<'a> {
     pub(crate) parts: &'a mut Parts,
     pub(crate) number: u32,
-    /// Number of items to send in total, and of those sent.
+    /// Number of items to send in total, and number sent so far.
     pub(crate) total: u32,
     pub(crate) sent: &'a mut u32,
     /// Size of a frame in bytes.
@@ -231,7 +231,8 @@ pub(crate) struct Answering<'a, 'f> {
 
 impl Answering<'_, '_> {
     /// Counts the next answered item and returns its index. Fails if `index`, which comes from the
-    /// engine, is not the next one or was not sent. Raises `index` to that of the item after it.
+    /// engine, is not the next index or was not sent. Sets `index` to the index of the following
+    /// item.
     #[inline]
     pub(crate) fn item(&mut self, index: &mut u32) -> Result<u32, Disconnect> {
         let place = *index;
@@ -251,7 +252,7 @@ impl Answering<'_, '_> {
         ))
     }
 
-    /// Counts `count` answered items from `first` on, and returns their indices.
+    /// Counts `count` answered items, beginning with `first`, and returns their indices.
     pub(crate) fn run(&mut self, first: u32, count: u32) -> Result<Range<u32>, Disconnect> {
         let (answered, sent) = (*self.answered, self.sent);
         let (Some(end), true) = (first.checked_add(count), first == answered) else {
@@ -295,7 +296,7 @@ impl Ending<'_> {
     }
 }
 
-/// Does the same with a request of any kind: names a constant, or defines a method.
+/// Handles a request of any kind in the same way: selects a constant or defines a method.
 macro_rules! each {
     ([$($kind:ident)*] fn $name:ident(&self) -> $result:ty) => {
         pub(crate) fn $name(&self) -> $result {
@@ -318,7 +319,7 @@ macro_rules! each {
     };
 }
 
-/// Expands the list of requests to what treats them alike.
+/// Expands the list of requests to the types and functions that handle all kinds alike.
 macro_rules! requests {
     (
         program { $($request:ident -> $answer:ty,)* }
@@ -386,11 +387,11 @@ macro_rules! requests {
             each!([$($request)* $($own)*] fn answered(
                 &mut self, answering: &mut Answering<'_, '_>
             ) -> Result<Next, Disconnect>);
-            /// Resets the request, for a connection on which nothing of it was sent.
+            /// Resets the request for a connection on which no part of it was sent.
             pub(crate) fn restart(&mut self) {
                 match self {
                     $(Self::$request(request) => request.restart(),)*
-                    // Derived again from what the client then needs.
+                    // Made anew, according to the client's needs at that time.
                     $(Self::$own(_) => {})*
                 }
             }
@@ -403,8 +404,8 @@ macro_rules! requests {
                 }
             }
 
-            /// Ends a request whose call has ended and whose connection was lost. What becomes of
-            /// the client's own requests is decided by what they serve.
+            /// Ends a request whose call has ended and whose connection was lost. The part of the
+            /// client that made an own request decides what follows.
             pub(crate) fn abandoned(self, ending: Ending<'_>) {
                 match self {
                     $(Self::$request(request) => drop(request.end(ending)),)*
@@ -412,8 +413,8 @@ macro_rules! requests {
                 }
             }
 
-            /// Returns the answer to a request that was sent and whose call has ended. `None` if the
-            /// request changes nothing.
+            /// Returns the answer to a request that was sent and whose call has ended. `None` if
+            /// the request changes nothing.
             pub(crate) fn unknown(&self, fault: &Fault) -> Option<AnyAnswer> {
                 match self {
                     $(Self::$request(request) => {

@@ -83,8 +83,8 @@ impl Exchange for Open {
     }
 }
 
-/// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an
-/// opening sends the name instead.
+/// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an OPEN
+/// frame contains names instead of handles.
 pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result<u32, Fault> {
     let bytes = variables.get(variable).map_or(0, |known| known.name.len());
     if bytes <= NAME_BYTES_MAX {
@@ -113,7 +113,7 @@ pub(super) fn send_names(
 
 type OpenedItem<'a> = Result<OpenedVariable<'a>, FaultRef<'a>>;
 
-/// Processes OPENED. `take` gets the index of each item among those sent.
+/// Processes OPENED. `take` receives the index of each item among the sent items.
 pub(super) fn take_opened(
     answer: &mut Answering<'_, '_>,
     mut take: impl FnMut(&mut Parts, Tick, u32, OpenedItem<'_>) -> Result<(), Disconnect>,

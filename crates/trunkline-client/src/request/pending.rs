@@ -1,5 +1,5 @@
-//! Pending requests: what was asked, sent, answered and ended. Answers are kept, within bounds, until
-//! they are taken.
+//! Pending requests: not sent, sent or answered. Answers wait, within bounds, until the program
+//! takes them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -25,18 +25,19 @@ const REFUSED_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pending: BTreeMap<u64, Pending>,
-    /// Requests not sent, or not sent completely, in sending order.
+    /// Requests not sent, or not sent completely, in the order of sending.
     outbox: VecDeque<u64>,
     wires: Wires,
     answers: BTreeMap<u64, (AnyAnswer, usize)>,
-    /// Wire numbers of the latest requests that were refused as a whole.
+    /// Wire numbers of the most recent requests that were refused as a whole.
     refused: VecDeque<u32>,
-    /// Number of items in the program's requests, including answered ones until they are taken.
+    /// Number of items in the program's requests, including answered requests until the answer is
+    /// taken.
     items: usize,
     open: usize,
-    /// Number of requests that must be answered before handles can be used.
+    /// Number of requests whose answers must arrive before handles can be used.
     restoring: usize,
-    /// Flushes that the engine has completed and that still wait for write answers.
+    /// Flushes that the engine has completed and that still wait for the answers to writes.
     pub(crate) flushes: Vec<u64>,
 }
 
@@ -44,20 +45,20 @@ pub(crate) struct Requests {
 pub(crate) struct Pending {
     pub(crate) request: AnyRequest,
     /// Number of items if the program waits for the answer. `None` for the client's own requests,
-    /// and for abandoned ones.
+    /// and for abandoned requests.
     pub(crate) program_items: Option<usize>,
-    /// True if handles cannot be used before the answer.
+    /// True if handles cannot be used until it is answered.
     pub(crate) restoring: bool,
-    /// True once the items to send are selected, which happens with the first frame.
+    /// True once the items to send have been selected, which happens with the first frame.
     pub(crate) prepared: bool,
-    /// Number of items to send in total; then those sent, and those answered.
+    /// Number of items: to send in total, sent, and answered.
     pub(crate) total: u32,
     pub(crate) sent: u32,
     pub(crate) answered: u32,
     pub(crate) wire: Option<u32>,
 }
 
-/// The requests that were sent, by their numbers on the wire.
+/// The sent requests, by wire number.
 #[derive(Debug, Default)]
 struct Wires {
     requests: BTreeMap<u32, u64>,
@@ -91,7 +92,7 @@ impl Pending {
         }
     }
 
-    /// Resets the request, for a connection on which nothing of it was sent.
+    /// Resets the request for a connection on which no part of it was sent.
     fn restart(&mut self) {
         (self.wire, self.prepared) = (None, false);
         (self.sent, self.answered) = (0, 0);
@@ -106,8 +107,8 @@ impl Pending {
         is_unknown.then(|| self.unknown_because("the connection was lost"))
     }
 
-    /// Returns the answer to a request whose call ends before the engine's answer. `None` if it
-    /// was not sent, or changes nothing.
+    /// Returns the answer to a request whose call ends before the engine's answer. `None` if the
+    /// request was not sent, or changes nothing.
     pub(crate) fn unknown_answer(&self) -> Option<AnyAnswer> {
         self.wire?;
         self.request
@@ -141,7 +142,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request whose answer the program does not take.
+    /// Adds a request whose answer is not for the program.
     pub(super) fn push(&mut self, asked: &mut Asked, request: impl Into<AnyRequest>) {
         self.insert(asked, Pending::new(request.into()));
     }
@@ -163,7 +164,7 @@ impl Requests {
             .is_some_and(|pending| pending.request.waits_for_writes())
     }
 
-    /// Returns the request to send next, if it can be sent.
+    /// Returns the next request to send, if it can be sent.
     pub(crate) fn front(&mut self, asked: &mut Asked) -> Option<u64> {
         self.take_over(asked);
         let id = *self.outbox.front()?;
@@ -176,8 +177,8 @@ impl Requests {
         self.pending.get(&id)
     }
 
-    /// Returns the request that a frame answers, with its number, or `None` for a late answer to a
-    /// request that was refused as a whole.
+    /// Returns the request that a frame answers, and its id. `None` for a late answer to a request
+    /// that was refused as a whole.
     fn answered_by(
         &mut self,
         frame: &Frame<'_>,
@@ -194,7 +195,7 @@ impl Requests {
     }
 
     /// Remembers a request that was refused as a whole. The engine may have received more of its
-    /// frames before it refused, and may still answer them.
+    /// frames before the refusal, and may still answer them.
     fn refused(&mut self, wire: Option<u32>) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
@@ -217,8 +218,8 @@ impl Requests {
         Some(pending)
     }
 
-    /// Takes a request that the engine has answered off the wire, to be sent again, or ended when
-    /// the writes before it have ended.
+    /// Removes the wire number of an answered request, which is then sent again, or ends when the
+    /// writes before it have ended.
     fn take_off_wire(&mut self, id: u64) {
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.prepared = false;
@@ -248,7 +249,7 @@ impl Requests {
         self.answers.insert(id, (answer, items));
     }
 
-    /// Takes the answer if `unpack` accepts it. The id may be one of another client.
+    /// Takes the answer if `unpack` accepts it. The id may belong to another client.
     pub(crate) fn take_answer<A>(
         &mut self,
         id: u64,
@@ -281,8 +282,8 @@ impl Requests {
         self.items
     }
 
-    /// Prepares for the next connection: the program's requests will be sent again. Returns the
-    /// client's own requests, and the program's requests whose outcome is unknown.
+    /// Prepares for the next connection, on which the program's requests are sent again. Returns
+    /// the client's own requests, and the requests of the program that have an unknown outcome.
     fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
         self.wires.requests.clear();
         self.refused.clear();
@@ -320,7 +321,7 @@ impl Requests {
         self.open
     }
 
-    /// Adds a request of the program with this many items, unless a bound is reached.
+    /// Adds a request of the program with the given number of items, unless a bound is reached.
     pub(crate) fn ask_for_program<R: Request + Into<AnyRequest>>(
         &mut self,
         base: &mut Base,
@@ -331,7 +332,7 @@ impl Requests {
         Ok(self.push_for_program(&mut base.asked, items, request))
     }
 
-    /// Ends a request that needs no answer of the engine.
+    /// Ends a request that needs no answer from the engine.
     pub(crate) fn end_at_once(&mut self, parts: &mut Parts, id: u64) {
         self.end_request(parts, id, None);
     }
@@ -419,7 +420,7 @@ impl Requests {
         let Some((id, pending)) = self.answered_by(frame)? else {
             return Ok(());
         };
-        // After an error the disconnect decides what becomes of the request.
+        // After an error, the disconnect decides what happens to the request.
         let next = process(parts, now, frame, pending)?;
         let (answered, total) = (pending.answered, pending.total);
         match next {
@@ -443,7 +444,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Handles the refusal of a whole request: every item without an answer gets this fault.
+    /// Handles the refusal of a whole request: every unanswered item gets this fault.
     pub(crate) fn handle_fault(
         &mut self,
         parts: &mut Parts,
@@ -465,7 +466,7 @@ impl Requests {
     /// Ends the flushes whose earlier writes have all been answered.
     pub(crate) fn end_flushes(&mut self, parts: &mut Parts) {
         for id in std::mem::take(&mut self.flushes) {
-            // The others were given up.
+            // Other flushes were given up.
             if let Some(AnyRequest::Flush(Flush { before })) =
                 self.get(id).map(|pending| &pending.request)
             {
@@ -491,7 +492,7 @@ impl Requests {
         wire.is_some()
     }
 
-    /// Ends the request for a watch, whose listing is complete.
+    /// Ends the request of a watch whose listing is complete.
     pub(crate) fn listed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         if frame.request() == 0 {
             return Ok(());
@@ -515,7 +516,8 @@ impl Requests {
             self.answer(parts, id, pending, Some(fault));
         }
         for pending in others {
-            // Their calls have ended: what they opened is released, and what they wrote is counted.
+            // Their calls have ended: variables that they opened are released, and their writes are
+            // counted.
             let fault = pending.unknown_outcome();
             let fault = fault.unwrap_or_else(|| FaultCode::TimedOut.into());
             pending.request.abandoned(Ending {
@@ -527,7 +529,7 @@ impl Requests {
         }
     }
 
-    /// Ends all requests, because no connection will be made.
+    /// Ends all requests, because there will be no connection.
     pub(crate) fn refuse_all(&mut self, parts: &mut Parts, fault: &Fault) {
         for id in self.ids() {
             self.end_request(parts, id, Some(fault.clone()));
@@ -541,7 +543,7 @@ impl Requests {
         }
     }
 
-    /// Keeps the answer of a request that was removed, if the program waits for it.
+    /// Stores the answer of a removed request, if the program waits for it.
     fn answer(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
         let wanted = pending.program_items;
         let answer = pending.request.end(Ending {
@@ -557,8 +559,8 @@ impl Requests {
     }
 }
 
-/// Returns a fault if the engine does not support this request. It would skip the frame and never
-/// answer.
+/// Returns a fault if the engine does not support this request. The engine would skip the frame and
+/// never answer.
 fn not_supported(connection: &Connection, request: &AnyRequest) -> Option<Fault> {
     let session = connection.session()?;
     let (feature, missing) = request.requires()?;

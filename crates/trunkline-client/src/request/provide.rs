@@ -9,7 +9,7 @@ use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::ask::Provide;
 use crate::parts::Parts;
 
-/// The lease to request; the engine grants the deadline of the connection instead.
+/// The requested lease; the engine grants the deadline of the connection instead.
 const LEASE: Duration = Duration::from_secs(3);
 
 impl Exchange for Provide {

@@ -36,7 +36,7 @@ impl Exchange for Read {
     }
 }
 
-/// As [`Read`], into a page of the program.
+/// Same as [`Read`], but fills a page of the program.
 #[derive(Debug)]
 pub struct ReadPage(pub(crate) Read);
 

@@ -36,7 +36,7 @@ impl Exchange for Snapshot {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         if self.list.asked.len() <= GROUP_MAX {
-            // A snapshot of one instant is asked for in a single frame.
+            // A snapshot of one instant must be requested in a single frame.
             sending.page = usize::MAX;
         }
         let handle = |(_, handle): &(u32, u32)| *handle;

@@ -7,7 +7,7 @@ use super::{Ending, Exchange, Sending};
 use crate::ask::{Unwatch, Watch};
 use crate::parts::Parts;
 
-// APPEARED also comes unasked, so `Watches::handle_appeared` processes it.
+// The engine also sends APPEARED without a request, so `Watches::handle_appeared` processes it.
 impl Exchange for Watch {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Appeared);
     type End = ();

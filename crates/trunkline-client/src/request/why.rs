@@ -11,7 +11,7 @@ use crate::explain::explain_consumer;
 #[derive(Debug)]
 pub struct Why {
     name: String,
-    /// True if the steps of this end follow those of the engine.
+    /// True if the client's own steps follow those of the engine.
     with_consumer: bool,
     steps: Option<Vec<Step>>,
 }

@@ -1,8 +1,8 @@
-//! Writes that are carried out together or not at all.
+//! Groups of writes, which are carried out together or not at all.
 //!
-//! A group is sent in the order in which it was made, among writes and requests. A group that was
-//! sent but not answered when the connection broke is not sent again: its members end as unknown,
-//! as writes do.
+//! Groups are sent in the order in which they were made, relative to writes and requests. A group
+//! that was sent but not answered when the connection broke is not sent again: its members end as
+//! unknown, like single writes.
 
 use trunkline_proto::message::group::{GroupAnswer, GroupWriteBuilder};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
@@ -50,7 +50,7 @@ impl WriteGroup {
         Err((0, Fault::new(FaultCode::TooLarge, sentence)))
     }
 
-    /// Returns the outcome of the group if every write in it has this outcome.
+    /// Returns the outcome of a group in which every write has this outcome.
     fn each(&self, outcome: WriteOutcome) -> GroupOutcome {
         GroupOutcome {
             commit: None,
@@ -59,7 +59,7 @@ impl WriteGroup {
         }
     }
 
-    /// Ends the group, and names the culprit in the outcomes of the other members.
+    /// Ends the group. The outcomes of the other members name the faulty member.
     fn ended(&mut self, parts: &Parts, mut ended: GroupOutcome) {
         let culprit = ended.culprit.and_then(|at| self.writes.get(at));
         let known = culprit.and_then(|write| parts.base.variables.get(write.variable));
@@ -116,8 +116,8 @@ impl Exchange for WriteGroup {
         let variables = &sending.parts.base.variables;
         let mut frame = GroupWriteBuilder::begin(sending.out, sending.number, self.try_only);
         for write in &self.writes {
-            // The handle was checked before. The engine refuses an invalid handle, and the group
-            // with it.
+            // The handle was checked before. If it is invalid, the engine refuses it together with
+            // the group.
             let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
             match write.options.has_value() {
                 true => frame.push_value(handle, &write.options, &write.value),
@@ -159,10 +159,10 @@ impl Exchange for WriteGroup {
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| {
             self.each(match ending.fault {
-                // By this code, the engine says that it does not know.
+                // With this code, the engine reports that it does not know the outcome.
                 Some(fault) if fault.code == FaultCode::TimedOut => WriteOutcome::Unknown(fault),
                 Some(fault) => WriteOutcome::Refused(fault),
-                // The call has ended before the group was sent.
+                // The call ended before the group was sent.
                 None => {
                     let fault = not_sent(&ending.parts.base.connection);
                     WriteOutcome::NotTried(NotTried::Cancelled(fault))

@@ -12,9 +12,9 @@ use crate::variables::reading_page::reading_parts;
 /// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// Readings in the order in which they occurred, and the event after them that ended the batch, if
-/// any. A program keeps one batch and refills it: the storage is reused, and nothing is allocated
-/// except the contents of text and array values.
+/// Readings in the order in which they occurred, and the event that ended the batch, if any. A
+/// program reuses one batch: a refill reuses its storage, and allocates nothing except the contents
+/// of text and array values.
 #[derive(Debug, Default)]
 pub struct Batch {
     readings: Vec<BatchReading>,
@@ -36,8 +36,8 @@ impl Batch {
         &self.readings
     }
 
-    /// Returns the event after the readings: a change of the connection, or the fault or end of an
-    /// item. It is never a reading.
+    /// Returns the event after the readings, which is never a reading: a change of the connection,
+    /// or the fault or end of an item.
     pub fn event(&self) -> Option<&Event> {
         self.event.as_ref()
     }
@@ -47,7 +47,7 @@ impl Batch {
         self.readings.is_empty() && self.event.is_none()
     }
 
-    /// Removes everything, but keeps the storage.
+    /// Removes all contents, but not the storage.
     pub fn clear(&mut self) {
         self.readings.clear();
         self.event = None;

@@ -1,9 +1,9 @@
-//! Compares what arrived with what the engine says it sent (B-10).
+//! Compares what arrived with what the engine has sent (B-10).
 //!
-//! The running digest of a keep-alive shows that a record was lost or altered on the way. The
-//! digests of CHECK show that an item's last update is not the right one. The client names items
-//! that may differ to the engine in COMPARE. The engine resends those that do differ in REPAIRED;
-//! they replace the local state, and are counted.
+//! A different running digest in a keep-alive shows that a record was lost or altered on the way. A
+//! different digest in CHECK shows that an item's last update is wrong. The client names suspect
+//! items in COMPARE. The engine resends those that differ in REPAIRED; they replace the local
+//! state, and are counted.
 
 use std::collections::VecDeque;
 
@@ -26,18 +26,18 @@ use crate::base::Base;
 use crate::connection::Connection;
 use crate::variables::reading::{Arrival, not_valid};
 
-/// Items that may differ, waiting to be named to the engine: remote subscription and handle.
+/// Suspect items that will be named to the engine: remote subscription and handle.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects(VecDeque<(u32, u32)>);
 
-/// Asks the engine to check everything, after the requests made so far.
+/// Asks the engine for a check of all items, after the requests made so far.
 pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut Base) {
     if base.connection.has(Features::CONVERGENCE) && !remote.by_id.is_empty() {
         base.asked.push(OwnRequest::CheckAll(CheckAll));
     }
 }
 
-/// Compares the engine's digest of what it has sent with the digest of what has arrived.
+/// Compares the engine's digest of the sent records with the digest of the records that arrived.
 pub(crate) fn compare_digest(
     remote: &mut RemoteSubscriptions,
     base: &mut Base,
@@ -57,9 +57,9 @@ pub(crate) fn compare_digest(
     }
 }
 
-/// Subscribes every item again, because a lost record may have been the end of an item that the
-/// engine no longer knows and never mentions again. An item that is still subscribed does not
-/// change.
+/// Subscribes every item again, because the lost record may have been the end of an item that the
+/// engine no longer has and will not mention again. Nothing changes for an item that is still
+/// subscribed.
 fn ask_again(remote: &mut RemoteSubscriptions, base: &mut Base) {
     for (id, remote) in &mut remote.by_id {
         if remote.closing || remote.pause != Pause::No {
@@ -87,8 +87,8 @@ impl Suspects {
         self.0.is_empty()
     }
 
-    /// Appends a COMPARE frame with the local state of items that may differ. Returns false if
-    /// there are none.
+    /// Appends a COMPARE frame with the local state of suspect items. Returns false if there are
+    /// none.
     pub(crate) fn send(
         &mut self,
         remote: &RemoteSubscriptions,
@@ -125,7 +125,7 @@ impl Suspects {
     }
 }
 
-/// Compares the digests of CHECK with the items that it names.
+/// Compares the digests in CHECK with the local items.
 pub(crate) fn handle_check(
     subscriptions: &mut Subscriptions,
     connection: &Connection,
@@ -147,7 +147,7 @@ pub(crate) fn handle_check(
         let known = chunk.handles.iter();
         let known = known.filter(|handle| live(remote, **handle).is_some());
         for handle in known {
-            // A queue longer than the number of items would only hold duplicates.
+            // A queue longer than the number of items would contain only duplicates.
             if suspects.len() <= subscriptions.items {
                 suspects.push_back((chunk.subscription, *handle));
             }
@@ -209,7 +209,7 @@ fn repair(
     if is_right || !item.targets.iter().all(has_room) {
         return Ok(());
     }
-    // Under `all`, updates that were sent and lost, including this one, used credit.
+    // Under `all`, updates that were sent and lost, including this one, have used credit.
     let is_newer = received.position.sequence > held.sequence;
     let lost = match is_newer && item.next == Next::Update {
         true => item.account.untold(received.position).saturating_add(1),
@@ -248,7 +248,7 @@ fn repair(
 /// Approximate size of an item in COMPARE, in bytes.
 const ITEM_BYTES: usize = 16;
 
-/// The sequence of an item's last local update and its digest, or a sum of digests; 0 for none.
+/// The sequence and the digest of an item's last local update, or a sum of digests; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Held {
     sequence: u64,
@@ -264,11 +264,11 @@ impl Held {
     }
 }
 
-/// Returns the local state of an item within the engine's epoch, or `None` if it takes no updates.
+/// Returns the local state of an item within the engine's epoch, or `None` if it is not subscribed.
 fn held(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
     let item = live(remote, handle)?;
     let copy = item.copy.as_ref();
-    // The copy survives when the engine is replaced, but the account starts again.
+    // The copy survives a replacement of the engine, but the account starts again.
     let is_of_this_start = item.account.position().is_some();
     let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
     Some(copy.map_or(Held::default(), |copy| Held {

@@ -1,4 +1,4 @@
-//! Subscription frames from the engine: updates, losses before them, and ends.
+//! Subscription frames from the engine: updates, losses, and ends.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Subscriptions {
         });
         counters.records += records;
         connection.receipt.count_records(records, of_records);
-        // Updates that the program will never take free their credit at once.
+        // Updates that the program will never take return their credit at once.
         if let Some(remote) = remote
             && remote.count_taken(made_room)
         {
@@ -118,9 +118,9 @@ impl Subscriptions {
             if head.reason == EndReason::Overrun {
                 let item = index.and_then(|index| remote.item_mut(index));
                 if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
-                    // This ends the previous life, after which a new one was already requested. Its
-                    // answer is still outstanding, and arrives before anything else that belongs to
-                    // the new life.
+                    // This ends the previous life; the next one was already requested. The answer
+                    // to that request is still outstanding, and arrives before anything else of the
+                    // new life.
                     is_renewed = true;
                     continue;
                 }
@@ -169,7 +169,7 @@ impl Subscriptions {
                 if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
                     continue;
                 }
-                // The item remains known by its handle, because the last updates of another
+                // The item remains registered under its handle, because the last updates of another
                 // subscription may follow.
                 end_item(&mut self.list, item, EndReason::Gone, None, &sentence);
                 base.changes += 1;
@@ -196,7 +196,7 @@ impl Subscriptions {
         };
         item.asked_again = false;
         let is_leaving = matches!(item.status, Status::Leaving);
-        // The item was subscribed again because its end may have been lost on the way.
+        // The item was subscribed again because the report of its end may have been lost.
         let has_ended = result.is_err() && matches!(item.status, Status::Live);
         if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
             return;
@@ -231,10 +231,10 @@ impl Subscriptions {
 }
 
 enum Fate {
-    /// Delivered. `lost` updates before it were sent and lost, so the credit they used is free
-    /// again.
+    /// Delivered. `lost` updates before it were sent and lost, so the credit that they used is
+    /// returned.
     Delivered { lost: u32 },
-    /// No item takes it. `room` is true if it used credit.
+    /// No item wants it. `room` is true if it used credit.
     Unwanted { room: bool },
     /// The item already has it. `room` is true if it used credit.
     Repeated { room: bool },
@@ -294,8 +294,8 @@ fn update(
     if is_first {
         remainder = Remainder::Disconnect;
     }
-    // The value at subscription, or at resubscription, does not count against the byte bound of
-    // `all`. The value at the first subscription does not use credit either.
+    // The value sent on subscribing or resubscribing does not count against the byte bound of
+    // `all`. On the first subscription it does not use credit either.
     if is_first && terms.is_all {
         bytes = 0;
     }
@@ -357,7 +357,7 @@ fn update(
                     replaces_update,
                 };
                 subscription.deliver(target.item, delivery);
-                // The engine sent one update, no matter how many items have the name.
+                // The engine sent one update, even if several items share the name.
                 credit = 0;
             }
         }
@@ -365,8 +365,8 @@ fn update(
     Ok(Fate::Delivered { lost })
 }
 
-/// Ends the subscription because the program's queue is full under `all`. It ends here as it would
-/// at the engine, and resumes after the last update that found room.
+/// Ends an `all` subscription because the program's queue is full. It ends at the client in the
+/// same way as an overrun at the engine, and resumes after the last update that found room.
 #[cold]
 fn end_overrun(
     remote: &mut RemoteSubscription,
@@ -385,7 +385,7 @@ fn end_overrun(
     OwnRequest::Unsubscribe(Unsubscribe { remote, handles })
 }
 
-/// Ends an item and notifies every subscription that wants it. Does nothing if the item has already
+/// Ends an item and notifies every subscription that uses it. Does nothing if the item has already
 /// ended for this reason.
 fn end_item(
     subscriptions: &mut Slab<Subscription>,
@@ -417,7 +417,7 @@ fn end_item(
     }
 }
 
-/// Records why an item is not subscribed, and notifies every subscription that wants it, once per
+/// Records why an item is not subscribed, and notifies every subscription that uses it, once per
 /// cause.
 pub(super) fn fail_item(
     subscriptions: &mut Slab<Subscription>,

@@ -1,8 +1,8 @@
-//! Subscriptions: the items of the program, what the engine sends for them, and how the program
-//! takes it.
+//! Subscriptions: the program's items, the frames that the engine sends for them, and how the
+//! program takes readings.
 //!
-//! `remote` has the subscriptions as the engine sees them, `subscription` as the program sees them.
-//! `subscribe` joins the two, `delivery` handles arriving updates, `restore` handles lost
+//! `remote` represents the subscriptions from the engine's view, `subscription` from the program's
+//! view. `subscribe` connects the two, `delivery` handles arriving updates, `restore` handles lost
 //! connections, and `convergence` compares what arrived with what was sent.
 
 pub(crate) mod batch;
@@ -30,7 +30,7 @@ pub(crate) struct Subscriptions {
     items: usize,
     pub(crate) suspects: Suspects,
     pub(crate) retry: Retry,
-    /// Subscriptions resume after their last update once the variables are open again.
+    /// True if subscriptions resume after their last update once the variables are open again.
     resume_when_restored: bool,
 }
 
@@ -64,7 +64,8 @@ impl Subscriptions {
         next
     }
 
-    /// Takes from a subscription. `take` returns the number of events taken, and of credits freed.
+    /// Takes events from a subscription. `take` returns the number of events taken, and of credits
+    /// returned.
     #[inline]
     pub(crate) fn take_by(
         &mut self,
@@ -114,8 +115,7 @@ impl Subscriptions {
         Some(reading)
     }
 
-    /// Grants the credits of taken readings to the engine, and ends a pause if its condition is
-    /// met.
+    /// Grants the engine the credits of taken readings, and ends a pause if its condition is met.
     fn taken(&mut self, base: &mut Base, id: SubscriptionId, credits: u32) {
         let Some(entry) = self.list.get(id.0) else {
             return;

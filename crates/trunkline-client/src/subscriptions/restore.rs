@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! the same epoch    every variable is opened again by its name, then every item is subscribed
-//!                   after the last update it has: the engine counts exactly what it missed
-//! another start     every item is opened and subscribed in one round trip: its next reading says
-//!                   that an unknown number was lost
+//!                   after its last update: the engine counts exactly the missed updates
+//! another start     every item is opened and subscribed in one round trip: its next reading
+//!                   reports an unknown number of lost updates
 //! ```
 //!
 //! The client does not rely on the engine to keep a session: it subscribes everything again on each
-//! connection. The hello names the last session, so that the engine can hand over what that one
-//! left.
+//! connection. The hello names the last session, so that the engine can hand over the backlog of
+//! that session.
 //!
 //! Items that cannot be subscribed now, but may be later (the name does not exist yet, the library
-//! is stopped), are retried together in one request. The first retry comes within 1 s; the waits
-//! then grow to at most 60 s.
+//! is stopped), are retried together in one request. The first retry follows within 1 s; later
+//! waits grow to at most 60 s.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::base::Base;
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
 
-/// Upper bounds of the wait before failed items are retried: the first and the longest.
+/// Upper limits of the wait before failed items are retried: the first and the longest.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
@@ -53,7 +53,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Requests a retry. [`Subscriptions::plan_retry`] sets its time.
+    /// Requests a retry. [`Subscriptions::plan_retry`] sets the time.
     pub(crate) fn later(&mut self) {
         self.is_wanted = true;
     }
@@ -68,7 +68,7 @@ impl Subscriptions {
     pub(crate) fn connection_lost(&mut self, base: &mut Base) {
         self.retry.at = None;
         self.resume_when_restored = false;
-        // The engine no longer compares.
+        // The engine no longer compares these items.
         self.suspects = Suspects::default();
         for id in self.remote.ids() {
             let Some(remote) = self.remote.get_mut(id) else {
@@ -88,7 +88,7 @@ impl Subscriptions {
         self.remote.by_id.retain(|_, remote| !remote.closing);
     }
 
-    /// Restores everything on a new connection, the first or a later one.
+    /// Restores all subscriptions on a new connection, the first or a later one.
     pub(crate) fn restore(&mut self, base: &mut Base, same_epoch: bool) {
         self.retry.reset();
         let mut by_name = Vec::new();
@@ -139,7 +139,7 @@ impl Subscriptions {
         }
     }
 
-    /// Continues after the program's variables were reopened, as far as possible.
+    /// Continues after the program's variables were reopened, even if only some of them were.
     pub(crate) fn restored(&mut self, base: &mut Base, page: &Page<()>, fault: &Fault) {
         for (variable, result) in page.variables.iter().zip(&page.results) {
             if result.is_none() {
@@ -157,7 +157,7 @@ impl Subscriptions {
         }
     }
 
-    /// Resumes a paused remote subscription, once the program has taken everything that waited.
+    /// Resumes a paused remote subscription, once the program has taken all queued events.
     pub(crate) fn end_pause(&mut self, base: &mut Base, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;
@@ -226,7 +226,7 @@ impl Subscriptions {
         }
     }
 
-    /// Ends a request about items of a remote subscription. Items without an answer get the fault.
+    /// Ends a request about items of a remote subscription. Unanswered items get the fault.
     pub(crate) fn items_answered(
         &mut self,
         base: &mut Base,
@@ -250,7 +250,7 @@ impl Subscriptions {
                     self.remote
                         .remove_item(&mut base.variables, remote_id, *index);
                 }
-                // Its retry may have come due while the request was pending.
+                // The retry may have come due while the request was pending.
                 _ => may_retry |= item.may_retry(),
             }
         }
@@ -317,8 +317,8 @@ impl Subscriptions {
         }
     }
 
-    /// Pauses an `all` subscription whose backlog exceeds its bound, because the engine's bound
-    /// starts afresh with every connection.
+    /// Pauses an `all` subscription whose backlog exceeds its bound, because the engine counts the
+    /// bound anew on every connection.
     fn pause_for_backlog(&mut self, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;

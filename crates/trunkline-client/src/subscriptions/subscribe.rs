@@ -1,4 +1,4 @@
-//! Subscribing: the program's side. `delivery` handles the updates that arrive.
+//! Subscribing, from the program's view. `delivery` handles arriving updates.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ pub struct Item {
     pub name: Arc<str>,
     /// The variable, for reads and writes.
     pub variable: VariableRef,
-    /// The type of its values; `None` before it is opened for the first time.
+    /// The type of its values; `None` before it is first opened.
     pub data_type: Option<DataType>,
     /// The access that the variable permits.
     pub access: Access,
-    /// True while updates arrive for it.
+    /// True while updates of the item arrive.
     pub live: bool,
     /// The position of the last update that arrived.
     pub position: Option<Position>,
@@ -94,8 +94,8 @@ impl Subscriptions {
         Ok(SubscriptionId(key))
     }
 
-    /// Joins an item to the remote subscription. Returns the index of the remote item if it was added
-    /// now. An existing remote item delivers its local copy to the new item at once.
+    /// Joins an item to the remote subscription. Returns the index of the remote item if this call
+    /// added it. An existing remote item delivers its local copy to the new item at once.
     fn join(
         &mut self,
         base: &mut Base,
@@ -119,7 +119,7 @@ impl Subscriptions {
             item.max_age = max_age;
             return Some(index);
         }
-        // The remote item already holds the variable.
+        // The remote item already uses the variable.
         base.variables.release(variable);
         if let Some(copy) = &item.copy {
             let delivery = Delivery {
@@ -152,8 +152,8 @@ impl Subscriptions {
         None
     }
 
-    /// Adds names to a subscription as the given items: after the last item, or in the place of one
-    /// that has left. Names beyond the client's limit on items get an item error.
+    /// Adds names to a subscription as the given items: after the last item, or in a free place.
+    /// Names beyond the client's limit on items get an item error.
     pub(crate) fn join_items(
         &mut self,
         base: &mut Base,
@@ -204,7 +204,8 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the remote item if it is not subscribed but may be now, and marks it as opening.
+    /// Marks the remote item as opening and returns it, if it is not subscribed but a retry may
+    /// succeed.
     fn mark_for_retry(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
         let entry = self.list.get(id.0)?;
         let index = entry.items.get(item as usize)?.remote_item;
@@ -218,7 +219,7 @@ impl Subscriptions {
         Some(index)
     }
 
-    /// Removes one item from a subscription; its place can be used again.
+    /// Removes one item from a subscription. Its place can be reused.
     pub(crate) fn leave_item(&mut self, base: &mut Base, id: SubscriptionId, item: u32) {
         let Some(entry) = self.list.get_mut(id.0) else {
             return;
@@ -244,13 +245,14 @@ impl Subscriptions {
         if let Some(remote) = self.remote.get_mut(remote_id)
             && remote.is_empty()
         {
-            // The engine has ended the subscription with its last item, so its credit starts again.
+            // With its last item, the engine has ended the subscription, so its credit starts
+            // again.
             remote.begin_life();
         }
     }
 
-    /// Removes a target from a remote item. Returns the handle if no target is left and the engine
-    /// must end the item.
+    /// Removes a target from a remote item. If no target is left and the engine must end the item,
+    /// returns the handle.
     fn leave(
         &mut self,
         base: &mut Base,
@@ -324,7 +326,8 @@ impl Subscriptions {
             // An empty list ends the whole subscription.
             handles.clear();
         } else if remote.is_empty() {
-            // The engine has ended the subscription with its last item, so its credit starts again.
+            // With its last item, the engine has ended the subscription, so its credit starts
+            // again.
             remote.begin_life();
         }
         if connected && was_live {

@@ -1,10 +1,10 @@
-//! Values as types of the program.
+//! Conversion between values and types of the program.
 
 use std::sync::Arc;
 
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
-/// A type of the program as which variables of some type can be read.
+/// A type of the program into which values can be converted.
 pub trait FromValue: Sized {
     /// The name of the type in errors, such as `f64`.
     const NAME: &'static str;
@@ -12,11 +12,11 @@ pub trait FromValue: Sized {
     /// Returns true if values of this type can be read as `Self`.
     fn reads(data_type: &DataType) -> bool;
 
-    /// Converts the value; `None` if it has another type.
+    /// Converts the value; `None` if its type does not match.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// Converts the wire form of a value of a matching type, given as a little-endian word. Returns
-    /// `None` for types that need more than a word, or a check of the value.
+    /// Converts a value of a matching type from its wire form, given as a little-endian word.
+    /// Returns `None` for types that are longer than a word or whose values must be checked.
     #[inline]
     fn from_word(_word: u64) -> Option<Self> {
         None
@@ -24,7 +24,7 @@ pub trait FromValue: Sized {
 }
 
 /// A type of the program that can be written. Opening the variable as `Typed` checks that it
-/// takes values of the type, for both directions.
+/// accepts values of the type, for both directions.
 pub trait IntoValue {
     /// Converts into a value.
     fn into_value(self) -> Value;
@@ -34,7 +34,7 @@ pub trait IntoValue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EnumIndex(pub u32);
 
-/// Implements both traits for types that are one variant of [`Value`].
+/// Implements both traits for types that correspond to one variant of [`Value`].
 macro_rules! plain {
     ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr
         $(, $word:expr)?;)+) => {$(

@@ -10,8 +10,8 @@ use super::Variable;
 use super::reading::Arrival;
 use crate::state::Session;
 
-/// The client's knowledge of a variable that is needed to turn an update in shared memory into a
-/// reading. Valid for the connection on which it was obtained.
+/// What the client knows of a variable and needs to turn an update in shared memory into a reading.
+/// Valid only for the connection on which it was obtained.
 #[derive(Clone, Debug)]
 pub struct LocalVariable {
     handle: u32,
@@ -24,7 +24,7 @@ pub struct LocalVariable {
 /// An update as stored in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalUpdate<'a> {
-    /// The sequence; 0 if nothing has been written yet.
+    /// The sequence; 0 if the variable has not been written yet.
     pub sequence: u64,
     /// The time at which the engine accepted the update.
     pub engine_timestamp: Timestamp,
@@ -32,7 +32,7 @@ pub struct LocalUpdate<'a> {
     pub source_timestamp: Timestamp,
     /// The quality of the value.
     pub quality: Quality,
-    /// The number of the session that wrote it.
+    /// The number of the session that wrote the value.
     pub writer: u32,
     /// The value in wire form.
     pub value: &'a [u8],
@@ -58,13 +58,13 @@ impl LocalVariable {
         self.handle
     }
 
-    /// Returns true if both come from the same connection and have the same handle.
+    /// Returns true if both have the same handle and come from the same connection.
     pub fn is_of_same_connection(&self, other: &Self) -> bool {
         self.handle == other.handle && Arc::ptr_eq(&self.session, &other.session)
     }
 
-    /// Returns the reading that a read request would have given for this update. Calls `now` only
-    /// if the age of the value matters. Returns `None` if the value does not match the variable's
+    /// Returns the reading that a read request would return for this update. Calls `now` only if
+    /// the age of the value matters. Returns `None` if the value does not match the variable's
     /// type.
     #[inline]
     pub fn reading(&self, update: &LocalUpdate<'_>, now: impl FnOnce() -> Tick) -> Option<Reading> {

@@ -1,4 +1,4 @@
-//! The client's variables: by name across reconnects, by handle within a connection.
+//! The client's variables: identified by name across reconnects, and by handle within a connection.
 
 pub(crate) mod convert;
 pub(crate) mod local;
@@ -15,7 +15,8 @@ use trunkline_types::{Access, DataType, Name};
 use crate::table::{Few, Key, NameMap, NumberMap, Slab};
 
 /// A variable that was opened by name. It stays valid across reconnects, until it has been closed
-/// as often as it was opened. After that it refers to nothing, even if the name is opened again.
+/// as often as it was opened. After that it refers to no variable, even if the name is opened
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VariableRef(Key);
 
@@ -38,17 +39,17 @@ pub(crate) struct Variable {
     /// Number of openings among `users`. Only these are closed at the engine.
     opened: u32,
     pub(crate) handle: Option<u32>,
-    /// The type when the variable was last opened.
+    /// The type at the last opening.
     pub(crate) data_type: Option<DataType>,
     pub(crate) access: Access,
     pub(crate) max_age: Option<Duration>,
     pub(crate) fault: Option<Box<Fault>>,
-    /// The items that subscribe to it: remote subscription and item.
+    /// The items that subscribe to it, each with remote subscription and item index.
     pub(crate) items: Few<(u32, u32)>,
 }
 
 impl Variable {
-    /// Returns the fault for an item that needs the handle, which is missing.
+    /// Returns the fault for an item whose handle is missing.
     pub(crate) fn no_handle(&self) -> Fault {
         self.fault.as_deref().map_or_else(not_open, Fault::clone)
     }
@@ -66,8 +67,8 @@ impl Variables {
 
     /// Returns the variable with this name, and adds one user.
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
-        // The canonical form makes two spellings of a name one variable here, as at the engine. An
-        // invalid name goes to the engine unchanged, which answers with the reason.
+        // Both ends use the canonical form, so that two spellings of a name are the same variable.
+        // An invalid name is sent unchanged, and the engine answers with the reason.
         let canonical = Name::canonical(name);
         let name = canonical.as_deref().unwrap_or(name);
         if let Some(key) = self.by_name.get(name) {
@@ -98,7 +99,7 @@ impl Variables {
         }
     }
 
-    /// Removes one user, and the variable with its last user.
+    /// Removes one user. With the last user, removes the variable.
     pub(crate) fn release(&mut self, variable: VariableRef) {
         let Some(entry) = self.slots.get_mut(variable.0) else {
             return;
@@ -118,15 +119,15 @@ impl Variables {
         }
     }
 
-    /// Counts a successful opening. The last one to close also closes the variable at the engine.
+    /// Counts a successful opening. Only the last close closes the variable at the engine.
     pub(crate) fn count_opening(&mut self, variable: VariableRef) {
         if let Some(variable) = self.slots.get_mut(variable.0) {
             variable.opened += 1;
         }
     }
 
-    /// Closes one opening. Returns the handle to close at the engine if nothing else uses the
-    /// variable.
+    /// Closes one opening. Returns the handle if it must be closed at the engine because nothing
+    /// else uses the variable.
     ///
     /// # Errors
     /// A fault if the variable is not open.

@@ -1,4 +1,4 @@
-//! The items of one request, and their results, which arrive page by page.
+//! The items of one request, and their results, which arrive in pages.
 
 use trunkline_proto::Fault;
 
@@ -9,7 +9,7 @@ use super::VariableRef;
 pub(crate) struct Page<T> {
     pub(crate) variables: Vec<VariableRef>,
     pub(crate) results: Vec<Option<Result<T, Fault>>>,
-    /// The items sent: index within the request, and handle where one is sent.
+    /// The items sent: index within the request, and the handle if one is sent.
     pub(crate) asked: Vec<(u32, u32)>,
 }
 
@@ -27,7 +27,7 @@ impl<T> Page<T> {
         }
     }
 
-    /// Selects the items to send: those for which `ask` returns a handle. The others get their
+    /// Selects the items to send: those for which `ask` returns a handle. Other items get their
     /// faults. Returns the number of items to send.
     pub(crate) fn ask(&mut self, mut ask: impl FnMut(VariableRef) -> Result<u32, Fault>) -> u32 {
         self.asked.clear();
@@ -45,7 +45,8 @@ impl<T> Page<T> {
         self.asked.len() as u32
     }
 
-    /// Returns the item of the request at this index of the items sent, and its variable.
+    /// Returns the index within the request, and the variable, of the item with this index among
+    /// the sent items.
     pub(crate) fn asked(&self, index: u32) -> Option<(u32, VariableRef)> {
         let (item, _) = *self.asked.get(index as usize)?;
         Some((item, *self.variables.get(item as usize)?))

@@ -13,29 +13,29 @@ use trunkline_types::{
 use super::reading_page::Entry;
 use crate::error::malformed;
 
-/// Size limit of the default value made for a variable without a value, in bytes.
+/// Maximum size of the default value made for a variable without a value, in bytes.
 const DEFAULT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// `None` if nothing has been written yet. The placeholder is made only when the reading is
-    /// taken, because a hostile engine could name a type with a large default.
+    /// `None` if the variable has not been written yet. The placeholder is made only when the
+    /// reading is taken, because a hostile engine could specify a type with a large default value.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
     pub(crate) quality: Quality,
     pub(crate) position: Position,
     pub(crate) own: bool,
-    /// True if the reading was stale when it was taken.
+    /// True if the reading was stale when the program took it.
     is_stale: bool,
     pub(crate) at: Tick,
-    /// The age at arrival, by the engine's clock alone, in nanoseconds. Once taken and stale, the
-    /// age at that time.
+    /// The age at arrival, by the engine's clock alone, in nanoseconds. After a stale reading was
+    /// taken, its age at that time.
     age_ns: u64,
 }
 
 impl Received {
-    /// Prepares the update to be given to the program. `stale` is its age if that makes it stale.
+    /// Prepares the update for the program. `stale` is its age if it is stale.
     #[inline(always)]
     pub(crate) fn taken(&mut self, data_type: Option<&DataType>, stale: Option<Duration>) {
         if self.value.is_none() {
@@ -47,13 +47,13 @@ impl Received {
         }
     }
 
-    /// Returns the age when it was [`taken`](Self::taken), if it was stale then.
+    /// Returns the age at the time of [`taken`](Self::taken), if the reading was stale then.
     pub(crate) fn stale_when_taken(&self) -> Option<Duration> {
         self.is_stale.then(|| Duration::from_nanos(self.age_ns))
     }
 }
 
-/// The time and epoch at which the records of a frame arrive, common to all of them.
+/// The arrival time and epoch of all records of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now: Tick,
@@ -105,8 +105,8 @@ impl Arrival {
         entry.is_stale = is_old || record.quality.has_reason(Reason::Stale);
     }
 
-    /// Converts an update record and its value as they arrive. A `first` record may have waited at
-    /// the engine for a long time, so its age comes from the engine's clock alone.
+    /// Converts an arriving update record and its value. A `first` record may have waited at the
+    /// engine for a long time, so its age comes from the engine's clock alone.
     #[inline(always)]
     pub(crate) fn receive(
         &self,
@@ -136,7 +136,8 @@ impl Arrival {
         }
     }
 
-    /// Returns the age of an update by the engine's clock, from the time the engine accepted it.
+    /// Returns the age of an update by the engine's clock, counted from its acceptance by the
+    /// engine.
     #[cold]
     fn age_ns(&self, written: Timestamp) -> u64 {
         let engine_now = i128::from(self.engine_wall.as_nanos());
@@ -152,7 +153,7 @@ pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
 }
 
 impl Received {
-    /// Returns the age: the age at arrival plus the local time since. It never compares two wall
+    /// Returns the age: the age at arrival plus the local time since then. Never compares two wall
     /// clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
         Duration::from_nanos(self.age_ns).saturating_add(now.since(self.at))
@@ -169,7 +170,7 @@ impl Received {
         is_old.then_some(age)
     }
 
-    /// Returns the digest of the record in which the update came.
+    /// Returns the digest of the record that contained the update.
     pub(crate) fn digest(&self, handle: u32) -> u64 {
         let mut bytes = Vec::new();
         let value = self.value.as_ref().map(|value| {
@@ -187,7 +188,7 @@ impl Received {
         })
     }
 
-    /// Converts an update that was [`taken`](Self::taken) into the reading that the program gets.
+    /// Converts an update that was [`taken`](Self::taken) into the reading for the program.
     #[inline(always)]
     pub(crate) fn into_reading(self, lost: Lost, stale: Option<Duration>) -> Reading {
         Reading {
@@ -233,14 +234,14 @@ impl Received {
     }
 }
 
-/// Returns the placeholder for the value of a variable that was never written.
+/// Returns the placeholder value of a variable that was never written.
 #[cold]
 fn standing_in(data_type: Option<&DataType>) -> Value {
     let data_type = data_type.unwrap_or(&DataType::Bool);
     default_of(data_type, &mut { DEFAULT_BYTES_MAX })
 }
 
-/// Returns the default value of a type. An array whose fixed lengths need more than `room` bytes is
+/// Returns the default value of a type. Arrays whose fixed lengths need more than `room` bytes are
 /// empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
@@ -270,7 +271,7 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
 
 #[cfg(test)]
 impl Received {
-    /// Returns the update of a variable that was never written.
+    /// Returns the placeholder update of a variable that was never written.
     pub(crate) fn of_nothing() -> Self {
         let record = UpdateRecord::nothing_yet(0);
         let arrival = Arrival {

@@ -11,11 +11,11 @@ use super::{VariableRef, Variables};
 /// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// The readings of a list of variables, in order, in one block of memory. A program looks at
-/// readings in place, by index or in sequence, and copies out a reading only when it asks for one.
-/// A variable that could not be read has a fault in its place.
+/// The readings of a list of variables, in order, in one block of memory. A program uses readings
+/// in place, by index or in sequence, and copies a reading only on request. The entry of a variable
+/// that could not be read is a fault.
 ///
-/// A program keeps one page and refills it: the storage is reused.
+/// A program should reuse one page: refilling it reuses the storage.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReadingPage {
     entries: Vec<Entry>,
@@ -78,8 +78,8 @@ impl ReadingPage {
         entries.map(|(index, entry)| self.result(index, entry))
     }
 
-    /// Returns the values converted to `T`, in the order of the list; `None` for a value of another
-    /// type, and for a fault.
+    /// Returns the values converted to `T`, in the order of the list; `None` for a value of a
+    /// different type and for a fault.
     #[inline]
     pub fn values<T: FromValue>(&self) -> impl ExactSizeIterator<Item = Option<T>> {
         let entries = self.entries.iter();
@@ -92,7 +92,7 @@ impl ReadingPage {
         faults.map(|(place, fault)| (*place as usize, fault))
     }
 
-    /// Copies every result into a reading of its own.
+    /// Copies every result into a separate reading.
     pub fn to_readings(&self) -> Vec<Result<Reading, Fault>> {
         let readings = self.iter();
         readings
@@ -103,7 +103,7 @@ impl ReadingPage {
             .collect()
     }
 
-    /// Removes everything, but keeps the storage.
+    /// Removes all contents, but not the storage.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.faults.clear();
@@ -139,13 +139,13 @@ impl ReadingPage {
     }
 }
 
-/// Fallback that is never shown: every entry without a value has its own fault.
+/// Fallback that is never returned: every entry without a value has its own fault.
 static NO_FAULT: Fault = Fault {
     code: FaultCode::Internal,
     sentence: String::new(),
 };
 
-/// Defines the parts of a reading that are fields of the same names of `$parts`.
+/// Defines the accessors of a reading that return fields of `$parts` with the same names.
 macro_rules! reading_parts {
     ($self:ident, $parts:expr) => {
         /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
@@ -206,7 +206,7 @@ impl<'a> PageReading<'a> {
         self.entry.stale()
     }
 
-    /// Returns a copy of the reading, to keep.
+    /// Returns an independent copy of the reading.
     pub fn to_reading(&self) -> Reading {
         self.entry.clone().into_reading(self.epoch)
     }
@@ -273,7 +273,7 @@ impl ReadList {
         }
     }
 
-    /// Selects the variables that have a handle for sending; the others get their faults. Returns
+    /// Selects the variables that have a handle for sending. The others get their faults. Returns
     /// the number of items to send.
     pub(crate) fn ask(&mut self, known: &Variables) -> u32 {
         self.page.clear();
@@ -293,7 +293,7 @@ impl ReadList {
         self.asked.len() as u32
     }
 
-    /// Returns the variable at this index of the items sent. The caller must push its result next.
+    /// Returns the variable at this index of the sent items. The caller must push its result next.
     #[inline]
     pub(crate) fn answered(&mut self, index: u32) -> Option<VariableRef> {
         let (item, _) = *self.asked.get(index as usize)?;
@@ -304,7 +304,7 @@ impl ReadList {
         self.variables.get(item as usize).copied()
     }
 
-    /// Sets the engine's epoch, to which all later answers belong.
+    /// Sets the engine's epoch, to which all subsequent answers belong.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         self.page.epoch = epoch;
     }

@@ -1,12 +1,12 @@
-//! Memory accounting for queued updates: one budget per consumer over all its subscriptions, and
+//! Memory accounting for queued updates: one budget per consumer, over all its subscriptions, and
 //! one for all consumers of an engine.
 //!
-//! Every buffer has its own bound, but a client may have many buffers. The updates queued in its
-//! feeds and `first:n` buffers therefore also count against its budget. (`latest` queues only
-//! marks, and the rings of `last:n` belong to their variables, which borrow from the engine's
-//! budget directly.)
+//! Every buffer has its own bound, but a client may have many buffers. Updates queued in its feeds
+//! and `first:n` buffers therefore also count against its budget. (`latest` queues only marks, and
+//! the rings of `last:n` belong to their variables, which borrow directly from the engine's
+//! budget.)
 //!
-//! A consumer borrows from the engine's budget in chunks, so that updates rarely touch the counter
+//! A consumer borrows from the engine's budget in chunks, so that updates rarely access the counter
 //! shared by all threads. Lock order: variable, feed, budget, engine's budget.
 
 use crate::delivery::outbox::{Outbox, Wakes};
@@ -15,8 +15,8 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 /// Cost of a queued update in addition to the bytes of its value.
 const ENTRY_BYTES: usize = 64;
 const CHUNK_BYTES: usize = 4 << 10;
-/// Bytes that a consumer may always have queued, however full the engine is, so that a consumer
-/// that keeps up is not ended because of others that do not.
+/// Bytes that a consumer may always queue, even if the engine's budget is used up, so that a
+/// consumer that keeps up is not ended because of others.
 pub(crate) const FLOOR_BYTES: usize = 64 << 10;
 
 /// Accounting of the bytes queued for all consumers of an engine, and their limit.
@@ -25,7 +25,7 @@ pub(crate) struct EngineBudget {
     max: usize,
     /// Bytes borrowed by consumers and rings.
     used: AtomicUsize,
-    /// Number of times that usage fell to half of the limit.
+    /// Number of times that usage has fallen to half of the limit.
     recoveries: AtomicUsize,
     refusals: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
@@ -54,7 +54,7 @@ struct Parked {
     need: usize,
 }
 
-/// Adds an outbox to a list, or lowers its need to the least it waits for.
+/// Adds an outbox to a list, or lowers its recorded need to the smaller value.
 fn add_parked(list: &mut Vec<Parked>, outbox: &Arc<Outbox>, need: usize) {
     match list
         .iter_mut()
@@ -91,7 +91,7 @@ impl EngineBudget {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Returns true if less is free than the floor of one more consumer.
+    /// Returns true if fewer bytes are free than the floor of one more consumer.
     pub(crate) fn is_full(&self) -> bool {
         !self.has(FLOOR_BYTES)
     }
@@ -104,8 +104,8 @@ impl EngineBudget {
         self.used.load(Ordering::SeqCst).saturating_add(bytes) <= self.max
     }
 
-    /// Borrows `bytes` and returns true, or returns false if they are not free. With `by_right` it
-    /// succeeds even if they are not.
+    /// Borrows `bytes` and returns true, or returns false if they are not free. With `by_right`, it
+    /// succeeds in any case.
     pub(crate) fn borrow(&self, bytes: usize, by_right: bool) -> bool {
         let sum = |used: usize| {
             let sum = used.checked_add(bytes)?;
@@ -121,8 +121,8 @@ impl EngineBudget {
         lent
     }
 
-    /// Borrows `bytes` if they fit in the first half of the limit. For optional data, which must
-    /// leave room for queued updates.
+    /// Borrows `bytes` if they fit in the first half of the limit. Used for optional data, which
+    /// must leave room for queued updates.
     pub(crate) fn borrow_spare(&self, bytes: usize) -> bool {
         let sum = |used: usize| {
             let sum = used.checked_add(bytes)?;
@@ -133,7 +133,7 @@ impl EngineBudget {
             .is_ok()
     }
 
-    /// Returns borrowed bytes without waking the writers that wait for them.
+    /// Returns borrowed bytes without waking waiting writers.
     pub(crate) fn take_back(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         let half = self.max / 2;
@@ -142,7 +142,7 @@ impl EngineBudget {
         }
     }
 
-    /// Returns borrowed bytes and wakes the writers that now find enough.
+    /// Returns borrowed bytes and wakes the writers that now have enough.
     pub(crate) fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
         self.take_back(bytes);
         self.parked.lock().retain(|parked| {
@@ -154,11 +154,11 @@ impl EngineBudget {
         });
     }
 
-    /// Registers `outbox` to be woken when `bytes` are free. Returns false if they are free
-    /// already.
+    /// Registers `outbox` to be woken when `bytes` are free. Returns false if they are already
+    /// free.
     fn park(&self, outbox: &Arc<Outbox>, bytes: usize) -> bool {
         let mut parked = self.parked.lock();
-        // Checked under the lock, because every return of bytes takes the lock afterwards.
+        // Checked under the lock, because every return of bytes takes the lock as its last step.
         if self.has(bytes) {
             return false;
         }
@@ -177,8 +177,8 @@ pub(crate) fn cost_of(updates: usize, bytes: usize) -> usize {
 }
 
 impl Budget {
-    /// Creates the budget of a consumer without a limit of its own. It borrows from the engine's
-    /// budget if there is one.
+    /// Creates the budget of a consumer without its own limit. It borrows from the engine's budget
+    /// if there is one.
     pub(crate) fn within(engine: Option<&Arc<EngineBudget>>) -> Self {
         Self {
             max: AtomicUsize::new(usize::MAX),
@@ -225,7 +225,7 @@ impl Budget {
     }
 
     /// Claims `cost` bytes and returns true, or returns false if they are not free. If nothing is
-    /// queued, one update of any length is allowed, because otherwise it could never be sent.
+    /// queued, one update of any size is allowed, because otherwise it could never be sent.
     pub(crate) fn claim(&self, cost: usize) -> bool {
         if !self.counts() {
             return true;
@@ -242,13 +242,13 @@ impl Budget {
         let Some(engine) = &self.engine else {
             return true;
         };
-        // SeqCst: a thread that returns surplus reads `used` after it has lowered `borrowed`, so
-        // one of the two sees the other.
+        // SeqCst: a thread that returns surplus reads `used` after lowering `borrowed`, so one of
+        // the two threads sees the other's change.
         if before + cost <= self.borrowed.load(Ordering::SeqCst) || self.borrow(engine, before == 0)
         {
             return true;
         }
-        // A writer that found these bytes taken meanwhile tries again when the consumer takes
+        // A writer that meanwhile found these bytes taken retries when the consumer takes
         // something, or when its time limit ends.
         self.used.fetch_sub(cost, Ordering::SeqCst);
         false
@@ -270,11 +270,11 @@ impl Budget {
         lent
     }
 
-    /// Returns the free bytes required by a write that costs `cost` and holds `held` bytes for
-    /// other subscriptions of the consumer.
+    /// Returns the number of free bytes that a write needs if it costs `cost` and already claims
+    /// `held` bytes for other subscriptions of the consumer.
     pub(crate) fn need(&self, cost: usize, held: usize) -> usize {
         if held == 0 {
-            // If nothing is queued, one update of any length is allowed.
+            // If nothing is queued, one update of any size is allowed.
             return cost.min(self.max());
         }
         cost.saturating_add(held)
@@ -286,8 +286,8 @@ impl Budget {
         (self.max() == usize::MAX || sum <= self.max()) && self.lacks(sum) == 0
     }
 
-    /// Bytes that would have to be borrowed to queue `sum` bytes, but are not free; 0 if there is
-    /// no lack.
+    /// Returns how many of the bytes to be borrowed for queuing `sum` bytes are not free; 0 if all
+    /// are.
     fn lacks(&self, sum: usize) -> usize {
         let Some(engine) = &self.engine else { return 0 };
         let more = sum.saturating_sub(self.borrowed.load(Ordering::SeqCst));
@@ -303,7 +303,7 @@ impl Budget {
     }
 
     /// Returns a number that changes when the consumer has caught up or half of the engine's bytes
-    /// are free again. A caller that found no bytes free may find some once it has changed.
+    /// are free again. A caller that found no free bytes can retry once it has changed.
     pub(crate) fn recoveries(&self) -> usize {
         let engine = self
             .engine
@@ -312,7 +312,7 @@ impl Budget {
         self.recoveries.load(Ordering::Acquire).wrapping_add(engine)
     }
 
-    /// Releases bytes that the consumer has taken, and wakes the writers that now find enough.
+    /// Releases bytes that the consumer has taken, and wakes the writers that now have enough.
     pub(crate) fn release(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() || cost == 0 {
             return;
@@ -323,7 +323,7 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// Returns bytes that were claimed but not used. The consumer has taken nothing.
+    /// Returns claimed bytes that were not used. The consumer has taken nothing.
     pub(crate) fn give_back(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() {
             return;
@@ -332,8 +332,8 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// Like [`release`](Self::release), for bytes that stay in use elsewhere. Returns the number of
-    /// engine bytes that are no longer needed here. They stay borrowed, so that no one else takes
+    /// Like [`release`](Self::release), for bytes that remain in use elsewhere. Returns the number
+    /// of engine bytes no longer needed here. They stay borrowed, so that no other consumer takes
     /// them in between.
     pub(crate) fn hand_over(&self, cost: usize, wakes: &mut Wakes) -> usize {
         if self.engine.is_none() || cost == 0 {
@@ -359,8 +359,7 @@ impl Budget {
         used
     }
 
-    /// Returns borrowed but unused bytes to the engine, except for a chunk that the next updates
-    /// will use.
+    /// Returns borrowed but unused bytes to the engine, except for one chunk for the next updates.
     fn return_surplus(&self, engine: &EngineBudget, wakes: &mut Wakes) {
         let enough = |used: usize| used.next_multiple_of(CHUNK_BYTES).max(CHUNK_BYTES);
         let surplus = self.take_surplus(enough);
@@ -373,7 +372,7 @@ impl Budget {
         let borrowed = self.borrowed.load(Ordering::SeqCst);
         let mut kept = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
         self.borrowed.store(kept, Ordering::SeqCst);
-        // A claim made in between may have relied on the borrowed bytes it saw.
+        // A concurrent claim may rely on the number of borrowed bytes that it read before.
         let needed = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
         if needed > kept {
             kept = needed;
@@ -382,8 +381,8 @@ impl Budget {
         borrowed - kept
     }
 
-    /// Wakes only writers that find what they need. Otherwise two writers that claim and return in
-    /// turn would wake each other forever.
+    /// Wakes only writers that now have enough. Otherwise two writers that alternately claim and
+    /// return would wake each other forever.
     fn wake_satisfied(&self, wakes: &mut Wakes) {
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);
@@ -404,8 +403,8 @@ impl Budget {
         }
     }
 
-    /// Registers `outbox` to be woken when `need` bytes are free. Returns false if they are free
-    /// already.
+    /// Registers `outbox` to be woken when `need` bytes are free. Returns false if they are already
+    /// free.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>, need: usize) -> bool {
         loop {
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
@@ -415,13 +414,14 @@ impl Budget {
                 _ => false,
             };
             let mut parked = self.parked.lock();
-            // Checked under the lock, because every release of bytes takes the lock afterwards.
+            // Checked under the lock, because every release of bytes takes the lock as its last
+            // step.
             if self.has(need) {
                 return false;
             }
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
             if !waits_for_engine && self.lacks(sum) > 0 {
-                // The engine's bytes were taken meanwhile.
+                // Another thread took the engine's bytes in the meantime.
                 continue;
             }
             add_parked(&mut parked, outbox, need);

@@ -14,11 +14,11 @@ pub(crate) struct Counters {
     pub(crate) lost: Counter,
     /// Subscriptions that ended with `overrun`.
     pub(crate) overruns: Counter,
-    /// Items sent again because the client held something else.
+    /// Items resent because the client had a different value.
     pub(crate) repaired: Counter,
-    /// Items found pending without a mark.
+    /// Items found pending without a mark by the periodic check.
     pub(crate) marked: Counter,
-    /// Writes of variables that are gone.
+    /// Counts of the writes of removed variables.
     pub(crate) departed: Departed,
 }
 

@@ -1,4 +1,4 @@
-//! Room for a group in every `all` feed of its variables: reserved in all of them, or in none.
+//! Room for a group in every `all` feed of its variables: reserved in all feeds or in none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub const GROUP_MAX: usize = 4096;
 /// The room that a group needs in each `all` feed of its variables.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRooms {
-    /// In the order in which they were first added.
+    /// In the order of their first addition.
     feeds: Vec<FeedRoom>,
     /// Index of each feed in the list, by its address.
     places: BTreeMap<usize, usize>,
@@ -56,11 +56,11 @@ impl GroupRooms {
         });
     }
 
-    /// Reserves room in every feed or in none. On failure returns the time until which the group
+    /// Reserves room in every feed or in none. On failure, returns the time until which the group
     /// may wait for a feed, and one of that feed's variables.
     pub(crate) fn reserve(&mut self, now: Tick, wakes: &mut Wakes) -> Result<(), (Tick, u32)> {
-        // As for a single write, full feeds come first. Otherwise writers of the other feeds could
-        // find these full because of a group that is refused.
+        // Checks full feeds first, as for a single write. Otherwise writers could find the other
+        // feeds full because of a group that is then refused.
         let several = self.feeds.len() > 1;
         let mut blocked = self.reserve_where(several, now, wakes);
         if blocked.is_none() && several {

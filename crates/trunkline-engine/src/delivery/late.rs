@@ -1,5 +1,5 @@
-//! Late samples: they are older than the live value, so they do not replace it, and only a history
-//! wants them (B-41).
+//! Late samples are older than the live value. They do not replace it and are delivered only to a
+//! history (B-41).
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::outcome::LateKept;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// Late samples that may wait for their consumer, and bytes of their values. A sample that does not
-/// fit is refused.
+/// Maximum number of late samples that may wait for their consumer, and maximum size of their
+/// values. A sample that does not fit is refused.
 const SAMPLES_MAX: usize = 65_536;
 const BYTES_MAX: usize = 16 << 20;
 
-/// The late samples that wait for one consumer. Lock order: variable, then this.
+/// The late samples waiting for one consumer. Lock order: variable, then this.
 #[derive(Debug)]
 pub(crate) struct LateSamples {
     outbox: Arc<Outbox>,
@@ -26,7 +26,7 @@ pub(crate) struct LateSamples {
 struct Queue {
     samples: VecDeque<(u32, Update)>,
     bytes: usize,
-    /// Number of samples that were ever kept.
+    /// Total number of stored samples, including those already taken.
     count: u64,
     is_closed: bool,
 }
@@ -39,8 +39,8 @@ impl LateSamples {
         }
     }
 
-    /// Keeps a sample of the variable with this handle for the consumer, under a sequence of its
-    /// own.
+    /// Stores a sample of the variable with this handle for the consumer, under a separate
+    /// sequence.
     pub(crate) fn keep(&self, handle: u32, update: &Update, wakes: &mut Wakes) -> LateKept {
         let mut queue = self.queue.lock();
         let bytes = queue.bytes + update.value.as_slice().len();
@@ -63,7 +63,7 @@ impl LateSamples {
         LateKept::History
     }
 
-    /// Returns the oldest sample with the handle of its variable.
+    /// Takes the oldest sample, with the handle of its variable.
     pub(crate) fn take(&self) -> Option<(u32, Update)> {
         let mut queue = self.queue.lock();
         let (handle, update) = queue.samples.pop_front()?;
@@ -75,7 +75,7 @@ impl LateSamples {
         self.queue.lock().samples.is_empty()
     }
 
-    /// Keeps no further samples. Those that wait can still be taken.
+    /// Rejects further samples. Samples that are waiting can still be taken.
     pub(crate) fn close(&self) {
         self.queue.lock().is_closed = true;
     }

@@ -1,12 +1,13 @@
-//! What providers and consumers exchange.
+//! Messages between providers and consumers.
 
 use trunkline_types::Value;
 
-/// A provider's place in the engine. Release it with `detach` of [`Engine::providers`](crate::Engine::providers).
+/// A provider's registration in the engine. Release it with `detach` of
+/// [`Engine::providers`](crate::Engine::providers).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProviderId(pub(crate) usize);
 
-/// Identifies a write that a provider has to answer.
+/// Identifies a write that a provider must answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Ticket {
     pub(crate) number: u64,
@@ -16,7 +17,7 @@ pub struct Ticket {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceItem {
     pub handle: u32,
-    /// The part of its `source` after the colon.
+    /// The part of the variable's `source` after the colon.
     pub item: Box<str>,
 }
 
@@ -28,8 +29,8 @@ pub enum ProviderOrder {
         raw: Value,
     },
     Read {
-        /// Identifies the request in the answer; `None` if no caller waits, and the value is simply
-        /// published.
+        /// Identifies the request in the answer. `None`: no caller waits, and the provider
+        /// publishes the value.
         ticket: Option<Ticket>,
         handle: u32,
     },

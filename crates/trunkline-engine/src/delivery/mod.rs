@@ -1,4 +1,4 @@
-//! What a commit does for each subscriber, by its contract.
+//! The effect of a commit on each subscriber, depending on its contract.
 
 pub(crate) mod budget;
 pub(crate) mod counters;

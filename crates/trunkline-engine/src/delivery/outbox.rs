@@ -1,4 +1,5 @@
-//! Pending work of one consumer, kept as indices instead of copies, and how the consumer is woken.
+//! Pending work of one consumer, stored as indices instead of copies, and the wake-up of the
+//! consumer.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -12,16 +13,16 @@ use crate::outcome::WriteOutcome;
 use crate::outcome::orders::OrderResult;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, crossing, unique_number};
 
-/// Called once when work becomes pending, on the writer's thread and outside every lock.
+/// Called once when work becomes pending, on the writer's thread and outside all locks.
 ///
-/// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It
-/// never blocks and never runs user code.
+/// An implementation only schedules work and returns: it sets a flag, writes an eventfd or wakes a
+/// task. It never blocks and never runs user code.
 pub trait Wake: Send + Sync {
-    /// The outbox was empty and has work now.
+    /// The outbox was empty and now has work.
     fn wake(&self);
 
     /// Like [`wake`](Self::wake), but the calling thread may also send the pending work itself, as
-    /// far as that is possible without blocking: see [`Wakes::send`].
+    /// far as it can without blocking: see [`Wakes::send`].
     fn send(&self) {
         self.wake();
     }
@@ -31,7 +32,7 @@ pub trait Wake: Send + Sync {
     }
 }
 
-/// A writer sends to fewer consumers than this itself. With more, their own threads send.
+/// Number of consumers from which a writer no longer sends itself, but lets their own threads send.
 const SENDS_BELOW: usize = 4;
 
 pub(crate) struct NoWake;
@@ -46,36 +47,36 @@ pub struct Whose {
     pub session: u32,
     /// Address of the peer; empty if unknown.
     pub from: String,
-    /// Transport of its connection, in a word or two; empty if unknown.
+    /// Transport of its connection, in one or two words; empty if unknown.
     pub transport: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reader {
     pub whose: Whose,
-    /// Items of all its subscriptions that were sent again because the peer held something else. A
-    /// value other than 0 means that something is broken.
+    /// Number of items resent over all its subscriptions, because the peer had a different value. A
+    /// value other than 0 indicates a fault.
     pub repaired: u64,
 }
 
-/// The writers' side of a consumer. An item is marked at most once, however often it changes.
+/// The writers' side of a consumer. An item has at most one mark, however often it changes.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
     drains: AtomicUsize,
-    /// Number of the drain after which the consumer was woken last.
+    /// Number of the drain after which the consumer was last woken.
     woken_after: AtomicUsize,
-    /// Outcomes of writes that a provider has answered, bounded by the session's write credit.
+    /// Outcomes of writes answered by a provider, bounded by the session's write credit.
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
-    /// Results of orders, bounded by the number that the session may have unanswered.
+    /// Results of orders, bounded by the number of unanswered orders that the session may have.
     reports: Mutex<VecDeque<(u32, OrderResult)>>,
-    /// Orders for a provider behind this consumer. Lock order: after everything else.
+    /// Orders for a provider that uses this consumer. Lock order: last.
     pub(crate) orders: Mutex<VecDeque<ProviderOrder>>,
-    /// 1 if names appeared or disappeared since the followed patterns were last checked.
+    /// 1 if names appeared or disappeared after the watched patterns were last checked.
     names_changed: AtomicU32,
     pub(crate) budget: Arc<Budget>,
-    /// Belongs to a service of the engine: it is not listed as a subscriber.
+    /// True if it belongs to a service of the engine; it is then not listed as a subscriber.
     pub(crate) is_service: bool,
-    /// Items that were sent again because the peer held something else.
+    /// Number of items resent because the peer had a different value.
     pub(crate) repaired: AtomicU32,
     wake: Box<dyn Wake>,
     /// Table that is written when a variable changes; its readers are never woken.
@@ -148,7 +149,7 @@ impl Outbox {
         is_woken
     }
 
-    /// The consumer has ended and is never woken again.
+    /// Marks the consumer as ended. It is never woken again.
     pub(crate) fn end(&self) {
         self.drains.store(usize::MAX, Ordering::SeqCst);
         self.woken_after.store(usize::MAX, Ordering::SeqCst);
@@ -178,9 +179,9 @@ impl Outbox {
         self.completions.lock().push_back((id, outcome));
     }
 
-    /// Commits the update of write `id` and records its outcome, in one step: `latest` reads the
-    /// cell without a lock, and a reader that has seen the update finds the answer here. Lock order:
-    /// variable, then this, then feeds and the variables that follow this one, whose commits
+    /// Commits the update of write `id` and records its outcome in one step. `latest` reads the
+    /// cell without a lock, and a reader that has seen the update must find the answer here. Lock
+    /// order: variable, then this, then feeds and the variables that follow this one, whose commits
     /// complete no write.
     pub(crate) fn complete_with(&self, id: u64, commit: impl FnOnce() -> WriteOutcome) {
         let mut completions = self.completions.lock();
@@ -201,7 +202,7 @@ impl Outbox {
         self.reports.lock().pop_front()
     }
 
-    /// Names appeared or disappeared. The caller wakes the outbox.
+    /// Notes that names appeared or disappeared. The caller wakes the outbox.
     pub(crate) fn set_names_changed(&self) {
         // Release: the thread that takes the flag sees the names.
         self.names_changed.store(1, Ordering::Release);
@@ -212,7 +213,7 @@ impl Outbox {
             && self.names_changed.swap(0, Ordering::Acquire) != 0
     }
 
-    /// Returns true if outcomes, results, orders for a provider or changes of names are pending.
+    /// Returns true if outcomes, results, orders for a provider or changed names are pending.
     pub(crate) fn has_answers(&self) -> bool {
         !self.completions.lock().is_empty()
             || !self.reports.lock().is_empty()
@@ -228,9 +229,10 @@ impl Outbox {
 #[derive(Debug, Default)]
 pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,
-    /// Addresses of those beyond the first few, for a fast search.
+    /// Addresses of the outboxes beyond the first few, for a fast search.
     known: HashSet<usize>,
-    /// Distinguishes these outboxes from those of other lists, and from those already woken.
+    /// Identifies the current content of this list, as opposed to other lists and to outboxes
+    /// already woken.
     number: Option<NonZeroUsize>,
 }
 
@@ -242,7 +244,7 @@ impl Wakes {
         Self::default()
     }
 
-    /// Adds an outbox unless it is listed. Most batches have one.
+    /// Adds an outbox unless it is listed. Most batches have only one.
     #[inline]
     pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
         let is_first = |first: &Arc<Outbox>| Arc::ptr_eq(first, outbox);
@@ -263,8 +265,8 @@ impl Wakes {
         }
     }
 
-    /// A number for the current content of the list. No other list has it, and this list drops it
-    /// when it wakes the outboxes.
+    /// Returns a number for the current content of the list. No other list has the same number, and
+    /// this list drops it when it wakes the outboxes.
     pub(crate) fn number(&mut self) -> NonZeroUsize {
         *self.number.get_or_insert_with(unique_number)
     }
@@ -282,9 +284,9 @@ impl Wakes {
     }
 
     /// Must be called after a write, or after the last write of a batch. Works like
-    /// [`flush`](Self::flush), but with few outboxes the calling thread sends what it can send
-    /// without blocking. Not for threads that scan, call functions of the program or serve
-    /// real-time threads.
+    /// [`flush`](Self::flush), but if there are few outboxes, the calling thread sends what it can
+    /// without blocking. Must not be called by threads that scan, call functions of the program or
+    /// serve real-time threads.
     #[inline]
     pub fn send(&mut self) {
         if !self.outboxes.is_empty() {

@@ -6,14 +6,15 @@ use crate::delivery::budget::{Budget, EngineBudget, cost};
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// Maximum size of the values in one buffer, not counting values short enough to be stored in place.
-/// A buffer that reaches it drops updates as if it were full, and counts the drops.
+/// Maximum size of the values in one buffer, except values that are short enough to be stored in
+/// place. Beyond it, the buffer drops updates as if it were full, and counts them.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that a ring borrows from the engine at a time. There may be a million rings.
 const RING_CHUNK_BYTES: usize = 512;
 
-/// The rings of one variable: of all its updates, and of those that differ from the previous one.
+/// The rings of one variable: one for all updates, one for updates that differ from the previous
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     pub(crate) all: Option<Ring>,
@@ -39,17 +40,17 @@ impl Rings {
 }
 
 /// The newest updates of one variable, shared by all its `last:n` subscribers. Each subscriber has
-/// a cursor. Updates that the ring has dropped beyond the cursor are the drops of that subscriber's
-/// buffer.
+/// a cursor. Updates after the cursor that the ring has already dropped count as drops of that
+/// subscriber's buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Length of its subscribers' longest buffer.
+    /// Length of the longest buffer among its subscribers.
     capacity: usize,
-    /// Number of pushes before the first update kept. A cursor is a push number.
+    /// Number of pushes before the oldest stored update. A cursor is a push number.
     start: u64,
     updates: VecDeque<Update>,
     bytes: usize,
-    /// Its cost in the engine's budget, and the bytes it has borrowed.
+    /// Its cost in the engine's budget, and the number of borrowed bytes.
     cost: usize,
     borrowed: usize,
     engine: Option<Arc<EngineBudget>>,
@@ -58,9 +59,9 @@ pub(crate) struct Ring {
 /// The updates that a ring has for a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingRead {
-    /// Number of updates dropped between the cursor and the first one kept for it.
+    /// Number of updates dropped between the cursor and the first stored update.
     pub(crate) dropped: u64,
-    /// Push number of the first update kept for the cursor.
+    /// Push number of the first stored update after the cursor.
     pub(crate) first: u64,
     pub(crate) kept: u64,
 }
@@ -78,15 +79,15 @@ impl Ring {
         }
     }
 
-    /// Makes the ring borrow its bytes from the engine's budget. If it cannot borrow, it drops as
-    /// if it were full, but always keeps the newest update.
+    /// Makes the ring borrow its bytes from the engine's budget. If it cannot borrow, it drops
+    /// updates as if it were full, but always stores the newest one.
     pub(crate) fn borrow_from(&mut self, engine: &Arc<EngineBudget>) {
         if self.engine.is_none() {
             self.engine = Some(Arc::clone(engine));
         }
     }
 
-    /// Sets the capacity to the longest of its subscribers' buffers, and frees surplus memory.
+    /// Sets the capacity to the longest buffer among its subscribers, and frees surplus memory.
     pub(crate) fn resize(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.updates.len() > capacity {
@@ -155,7 +156,7 @@ impl Ring {
         }
     }
 
-    /// Like [`Ring::pending`], and appends up to `limit` of the updates to `out`.
+    /// Like [`Ring::pending`], and also appends up to `limit` of the updates to `out`.
     pub(crate) fn read(
         &self,
         cursor: u64,
@@ -164,7 +165,8 @@ impl Ring {
         out: &mut Vec<Update>,
     ) -> RingRead {
         let pending = self.pending(cursor, n);
-        // `first` is never below `start`, and the difference fits in memory like everything kept.
+        // `first` is never below `start`, and the difference fits in memory, like the updates
+        // themselves.
         let offset = usize::try_from(pending.first - self.start).unwrap_or(usize::MAX);
         out.extend(self.updates.iter().skip(offset).take(limit).cloned());
         pending
@@ -179,7 +181,7 @@ impl Drop for Ring {
     }
 }
 
-/// The buffer of one `first:n` subscriber. When full, it keeps its updates and drops new ones.
+/// The buffer of one `first:n` subscriber. When full, it drops new updates.
 #[derive(Debug)]
 pub(crate) struct FirstQueue {
     capacity: usize,
@@ -201,8 +203,8 @@ impl FirstQueue {
         }
     }
 
-    /// Keeps `update` and returns true, or counts it as dropped and returns false. The consumer's
-    /// budget must have room too.
+    /// Stores `update` and returns true, or counts it as dropped and returns false. The consumer's
+    /// budget must also have room.
     pub(crate) fn push(&mut self, update: &Update, budget: &Budget) -> bool {
         let bytes = self.bytes.saturating_add(update.value.shared_bytes());
         let room = self.updates.len() < self.capacity

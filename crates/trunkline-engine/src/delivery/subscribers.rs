@@ -1,4 +1,4 @@
-//! The subscriptions of one variable, and the work of a commit for each of them.
+//! The subscriptions of one variable, and what a commit does for each of them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::fifo::ReaderFifo;
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// One subscription of one variable, as seen by its commits.
+/// One subscription of one variable, from the view of commits.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) outbox: Arc<Outbox>,
@@ -24,18 +24,18 @@ pub(crate) struct Subscriber {
     pub(crate) kind: Kind,
 }
 
-/// The part of the contract that concerns commits.
+/// The part of the contract that matters for commits.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// `latest`: commits only mark the item; the value is read when it is sent.
     Mark,
-    /// `sampled`: commits do not even mark; the consumer reads once per period.
+    /// `sampled`: commits do not even mark the item; the consumer reads it once per period.
     Sampled,
-    /// `last:n`: the variable's ring keeps the updates.
+    /// `last:n`: the variable's ring stores the updates.
     Last(u32),
-    /// `first:n`: a queue of its own.
+    /// `first:n`: has its own queue.
     First(Box<FirstQueue>),
-    /// A real-time reader with a FIFO of its own (NV-03).
+    /// A real-time reader with its own FIFO (NV-03).
     Fifo(Arc<ReaderFifo>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct FeedSubscriber {
     reserved: Option<u32>,
     blocked: bool,
     pub(crate) filtered: u64,
-    /// Number of updates made after every subscription of the feed had ended.
+    /// Number of updates written after every subscription of the feed had ended.
     pub(crate) missed: u64,
 }
 
@@ -68,12 +68,12 @@ impl FeedSubscriber {
     }
 }
 
-/// The subscriptions of one variable that are not plain `latest` ones.
+/// The subscriptions of one variable that need more than a mark per update.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
     list: Vec<Subscriber>,
     feeds: Vec<FeedSubscriber>,
-    /// Number of subscriptions, feeds included, that want only changes.
+    /// Number of subscriptions, including feeds, that deliver only changes.
     filters: u32,
     rings: Option<Box<Rings>>,
 }
@@ -99,7 +99,7 @@ impl Subscribers {
         let is_last = matches!(subscriber.kind, Kind::Last(_));
         let only_changes = subscriber.only_changes;
         if self.list.len() < FEW {
-            // Most variables have one or two subscribers, for which doubling the capacity would
+            // Most variables have one or two subscribers; doubling the capacity for them would
             // waste memory.
             self.list.reserve_exact(1);
         }
@@ -109,7 +109,7 @@ impl Subscribers {
         }
     }
 
-    /// Removes a subscription, and frees memory that no other one needs.
+    /// Removes a subscription, and frees memory that no other subscription needs.
     pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Subscriber> {
         let place = self
             .list
@@ -204,10 +204,10 @@ impl Subscribers {
         }
     }
 
-    /// Step 3, last part: reserves room for one update of `bytes` in every `all` feed, or in none.
+    /// Step 3, last part: reserves room for one update of `bytes` in every `all` feed or in none.
     /// If a feed is full, returns the time until which the write may wait for it.
     ///
-    /// If a write may not wait, the subscription ends here. It is marked, so that its consumer
+    /// If the write may not wait, the subscription ends here, and is marked so that its consumer
     /// learns of the end at once.
     pub(crate) fn reserve_room(
         &mut self,
@@ -220,8 +220,8 @@ impl Subscribers {
             return Ok(());
         }
         let room = Room::one(bytes);
-        // Full feeds come first. A write that one of them refuses must not take room from the
-        // others even for a moment, because their writers could then find them full.
+        // Checks full feeds first. A write refused by one feed must not take room from the others
+        // even for a moment, because their writers could then find them full.
         let several = self.feeds.len() > 1;
         let mut blocked = self.reserve_where(changed, room, stall, wakes, several);
         if blocked.is_none() && several {
@@ -294,8 +294,8 @@ impl Subscribers {
     }
 
     /// Step 3 (its last part) and step 4 if there is [at most one feed](Self::is_feed_at_most).
-    /// `publish` gives the update its sequence. Returns `None`, without publishing, if the feed
-    /// lacks room.
+    /// `publish` gives the update its sequence. If the feed lacks room, returns `None` without
+    /// publishing.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
     pub(crate) fn commit_short(
         &mut self,
@@ -313,8 +313,8 @@ impl Subscribers {
         }
     }
 
-    /// Step 3 (its last part) and step 4 if there is [one feed](Self::has_one_feed), locking it
-    /// once. `publish` gives the update its sequence.
+    /// Step 3 (its last part) and step 4 if there is [one feed](Self::has_one_feed), with a single
+    /// lock of the feed. `publish` gives the update its sequence.
     #[inline]
     pub(crate) fn commit_one(
         &mut self,
@@ -422,7 +422,7 @@ impl Subscribers {
         }
         for subscriber in &self.list {
             match &subscriber.kind {
-                // Its reader polls and finds nothing new.
+                // The reader polls, and will find nothing new.
                 Kind::Fifo(_) => {}
                 Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
                     subscriber.outbox.mark(subscriber.item, wakes);
@@ -441,7 +441,7 @@ pub(crate) enum Pressure {
 }
 
 impl Subscriber {
-    /// The state of its own buffer. The caller holds the variable's lock.
+    /// Returns the state of the subscription's own buffer. The caller holds the variable's lock.
     pub(crate) fn pressure(&self) -> Pressure {
         match &self.kind {
             Kind::First(queue) if queue.unreported() > 0 => Pressure::Dropping,
@@ -460,8 +460,8 @@ impl Subscriber {
     }
 }
 
-/// Records how much a blocked write needs from the budgets of the full consumers, on top of what it
-/// has released to them elsewhere.
+/// Records how many bytes a blocked write needs from the budgets of the full consumers, in addition
+/// to what it has released to them elsewhere.
 pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
     if released.is_empty() {
         return full.note_need(room);

@@ -32,11 +32,11 @@ use crate::write::{EngineCore, Hook, View};
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub name: String,
-    /// The epoch, different at every start: see `Start::epoch` in `store`.
+    /// The epoch, which is different at every start: see `Start::epoch` in `store`.
     pub epoch: u64,
     pub provider_timeout: Duration,
-    /// Bytes that may be queued for all subscribers together, counting the values and 64 bytes per
-    /// update. `usize::MAX` means unlimited and uncounted.
+    /// Bytes that may be queued for all subscribers together. Each update counts with its value and
+    /// 64 bytes. `usize::MAX`: unlimited and not counted.
     pub queue_bytes_max: usize,
 }
 
@@ -55,8 +55,8 @@ impl EngineOptions {
 /// The variables of one process. Clones refer to the same engine.
 ///
 /// The engine starts no thread, reads no clock and never blocks: `now` and `wall` are arguments,
-/// and [`Engine::poll`] does the work that is due. What it does besides naming and writing variables
-/// is at its features, such as [`Engine::leases`].
+/// and [`Engine::poll`] performs the tasks that are due. Operations other than naming and writing
+/// variables belong to its features, such as [`Engine::leases`].
 #[derive(Clone)]
 pub struct Engine {
     core: Arc<EngineCore>,
@@ -97,7 +97,7 @@ impl Engine {
         let fields = Arc::new(FieldTable::new(&tables));
         let providers = Arc::new(ProviderTable::new(provider_timeout));
         let forcing = Arc::new(ForcingTable::new(&audit, &providers));
-        // Features are asked before a write in this order.
+        // A write asks the features in this order.
         let hooks: Vec<Box<dyn Hook>> = vec![
             Box::new(Arc::clone(&audit)),
             Box::new(AliasHook),
@@ -157,9 +157,9 @@ impl Engine {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// Does the work that is due, in slices: provider time-outs, values that have become too old,
-    /// expired leases, expired state of broken sessions, and updates of the tables of last values.
-    /// Returns the time at which it must be called again.
+    /// Performs the tasks that are due, in slices: provider time-outs, values that have become too
+    /// old, expired leases, expired state of lost sessions, and updates of the tables of last
+    /// values. Returns the time of the next call.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let moment = Moment { now, wall };
         self.core.wall_clock.check(now, wall);

@@ -1,13 +1,13 @@
 //! Marks values that are older than their variable's `max_age` as stale (B-12).
 //!
-//! Each variable with a `max_age` is examined when its value would become too old, and at least
-//! once per `max_age`; writes do no work for it. A value that is too old is published again as
-//! `uncertain: stale` with its former timestamps: it is the same sample, marked as old. The next
-//! write of any value clears the mark.
+//! A variable with a `max_age` is examined when its value would become too old, and at least once
+//! per `max_age`; writes do no extra work. A value that is too old is published again as
+//! `uncertain: stale` with its previous timestamps: the same sample, marked as old. The next write
+//! of any value clears the mark.
 //!
-//! The age of a value follows from the engine's monotonic time between two examinations. The wall
-//! clock only locates the update between them, so that setting the clock makes nothing stale. A
-//! write within the deadband confirms the value and keeps it fresh.
+//! The age of a value is measured by the engine's monotonic clock, between two examinations. The
+//! wall clock only locates the update between them, so setting it makes no value stale. A write
+//! within the deadband confirms the value and keeps it fresh.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -41,7 +41,7 @@ struct State {
 struct Known {
     due: Tick,
     checked: Tick,
-    /// The latest time at which the value was known to be fresh.
+    /// The latest time at which the value is known to have been fresh.
     fresh: Tick,
     sequence: u64,
     confirmed: u64,
@@ -69,8 +69,8 @@ impl Ages<'_> {
         }
     }
 
-    /// Stops watching a variable that is gone. Removes stale entries from the queue once they
-    /// outnumber the others.
+    /// Stops watching a removed variable. Removes invalid entries from the queue once they
+    /// outnumber the valid ones.
     pub(crate) fn forget(&self, handle: u32) {
         let mut ages = self.table.state.lock();
         let State { queue, known } = &mut *ages;
@@ -112,7 +112,7 @@ impl Ages<'_> {
             };
             let is_fresh = entry.check(&variable, max_age, moment, &self.core.wall_clock, wakes);
             let from = if is_fresh { entry.fresh } else { now };
-            // However small `max_age` is, others get their turn.
+            // Even if `max_age` is very small, other variables are examined too.
             entry.due = from
                 .saturating_add(max_age)
                 .max(now.saturating_add(PERIOD_MIN));
@@ -168,8 +168,8 @@ impl Known {
         if now.since(self.fresh) < max_age {
             return true;
         }
-        // A value that was not measured since the start already carries that reason, which must not
-        // be replaced.
+        // A value that has not been measured since the start already has a reason that says so,
+        // which must not be replaced.
         let says_more = matches!(
             update.quality.reason(),
             Reason::Stale | Reason::Initial | Reason::Retained

@@ -1,17 +1,17 @@
-//! Fields: a variable's configuration and state, as cells of their own (VS-08).
+//! Fields: the configuration and state of a variable as separate cells (VS-08).
 //!
 //! ```text
 //! boiler/level           the variable
-//! boiler/level#units     its field: a read-only variable, made when it is opened first
+//! boiler/level#units     its field: a read-only variable, created when first opened
 //! ```
 //!
 //! A field is updated whenever its content changes: when a library is replaced, stopped or started,
 //! by forcing, or by an update. It has its own sequence, and can be subscribed under any contract.
-//! Variables without open fields pay no cost. A field is closed once no subscription uses it and no
-//! session keeps it open; its slot is then reused.
+//! Variables without open fields pay no cost. A field is closed, and its slot reused, once no
+//! subscription uses it and no session has it open.
 //!
-//! Lock order: a variable, then its fields. A group does not lock fields, because they change only
-//! under their variable's lock.
+//! Lock order: a variable, then its fields. A group does not lock fields, because fields change
+//! only under the lock of their variable.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -36,13 +36,13 @@ use crate::write::{Commit, EngineCore, Hook, View, commit_undelayed};
 /// Maximum number of open fields. Each occupies a slot.
 pub const FIELDS_MAX: u32 = 100_000;
 
-/// References to an unused field: those of the registry and of its variable.
+/// Number of references to an unused field: that of the registry and that of its variable.
 const REFERENCES_OF_NOBODY: usize = 2;
 
-/// A field that every variable has, or that each alarm of a variable has.
+/// A field of every variable, or of each alarm of a variable.
 #[derive(Debug)]
 pub struct Field {
-    /// The part after the `#`, or after the name of the alarm.
+    /// The part of the name after the `#`, or after the name of the alarm.
     pub name: &'static str,
     pub about: &'static str,
     data_type: Type,
@@ -58,7 +58,7 @@ enum Type {
     Time,
 }
 
-/// The data that fields are computed from, under the variable's lock.
+/// The data from which fields are computed, under the variable's lock.
 struct Seen<'a> {
     name: &'a str,
     properties: &'a Properties,
@@ -81,7 +81,7 @@ pub struct FieldRef {
 #[derive(Clone, Debug)]
 pub struct FieldPattern {
     wanted: Pattern,
-    /// Those that every variable has.
+    /// The selected fields that every variable has.
     fields: Vec<FieldRef>,
 }
 
@@ -96,7 +96,7 @@ pub type Fields<'e> = View<'e, FieldTable>;
 #[derive(Debug)]
 pub struct FieldTable {
     count: AtomicU32,
-    /// The one opened or examined longest ago comes first.
+    /// The fields, beginning with the one opened or examined longest ago.
     list: Mutex<VecDeque<Weak<Variable>>>,
     tables: Arc<TableList>,
 }
@@ -110,7 +110,7 @@ impl FieldTable {
         }
     }
 
-    /// Counts one more field. Returns false if there are too many already.
+    /// Counts one more field. Returns false if the maximum is reached.
     fn count_one(&self) -> bool {
         let more = |count: u32| (count < FIELDS_MAX).then(|| count + 1);
         // Relaxed: the counter orders no other data.
@@ -473,8 +473,8 @@ impl Field {
 }
 
 impl FieldRef {
-    /// Returns the field with this name, such as `units` or `alarm.hi.state`. Whether a variable has
-    /// such an alarm is not checked.
+    /// Returns the field with this name, such as `units` or `alarm.hi.state`. Does not check
+    /// whether a variable has such an alarm.
     pub fn named(name: &str) -> Option<Self> {
         if let Some((alarm, part)) = name
             .strip_prefix("alarm.")
@@ -488,7 +488,7 @@ impl FieldRef {
         find(FIELDS, name).map(Self::from)
     }
 
-    /// The part after the `#`.
+    /// Returns the part of the name after the `#`.
     pub fn name(&self) -> Cow<'static, str> {
         match &self.alarm {
             Some(alarm) => Cow::Owned(format!("alarm.{alarm}.{}", self.field.name)),
@@ -500,7 +500,8 @@ impl FieldRef {
         self.field.data_type()
     }
 
-    /// Returns the current value of the variable's field, open or not; `None` if it has no value.
+    /// Returns the current value of the variable's field, whether open or not; `None` if it has no
+    /// value.
     pub fn value_of(&self, variable: &Variable) -> Option<Value> {
         let state = variable.lock();
         let update = variable.update_locked(&state);
@@ -521,8 +522,8 @@ impl From<&'static Field> for FieldRef {
 }
 
 impl FieldPattern {
-    /// Returns the fields that a pattern selects after its `#`, with the pattern before it; `None`
-    /// if it selects variables.
+    /// Returns the pattern before the `#`, and the fields selected after it; `None` if the pattern
+    /// selects variables.
     pub fn split(pattern: &Pattern) -> Option<(Pattern, Self)> {
         let (body, wanted) = pattern.as_str().split_once('#')?;
         let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
@@ -531,12 +532,12 @@ impl FieldPattern {
         Some((body, Self { wanted, fields }))
     }
 
-    /// Number of fields that the pattern selects of a variable without alarms.
+    /// Returns the number of fields that the pattern selects from a variable without alarms.
     pub fn common(&self) -> usize {
         self.fields.len()
     }
 
-    /// Returns the fields that the pattern selects of a variable.
+    /// Returns the fields that the pattern selects from a variable.
     pub fn fields_of(&self, variable: &Variable) -> Vec<FieldRef> {
         let mut fields = self.fields.clone();
         for alarm in &variable.properties().alarms {
@@ -551,7 +552,7 @@ impl FieldPattern {
     }
 }
 
-/// Returns the names of the fields of a variable, for an error.
+/// Returns the names of the fields of a variable, for an error message.
 fn names_of(variable: &Variable) -> String {
     let common = FIELDS.iter().map(|field| field.name.to_owned());
     let alarms = &variable.properties().alarms;
@@ -646,7 +647,7 @@ impl Fields<'_> {
         Ok(variable)
     }
 
-    /// Checks whether the fields opened longest ago are still used: two for each field opened, so
+    /// Checks whether the fields opened longest ago are still used. Each opening checks two, so
     /// that fields abandoned by programs of this process do not accumulate.
     fn close_unused_fields(&self) {
         for _ in 0..2 {
@@ -666,8 +667,8 @@ impl Fields<'_> {
         }
     }
 
-    /// Releases a variable that the caller no longer uses. If it is a field without other users, it
-    /// is closed. Takes no lock if it is not a field.
+    /// Releases a variable that the caller no longer uses. A field without other users is closed.
+    /// Takes no lock if the variable is not a field.
     pub fn release(&self, variable: &Arc<Variable>) {
         if let Some((owner, _)) = variable.name().split_once('#') {
             let _is_closed = self.close_field(owner, variable);
@@ -678,8 +679,8 @@ impl Fields<'_> {
         u64::from(self.table.count.load(Ordering::Relaxed))
     }
 
-    /// Keeps `variable` open for the consumer if it is a field, until [`Consumer::drop_field`] or the
-    /// end of the consumer. Returns any other variable unchanged.
+    /// Keeps `variable` open for the consumer if it is a field, until [`Consumer::drop_field`] or
+    /// the end of the consumer. Returns any other variable unchanged.
     pub fn keep(
         &self,
         consumer: &mut Consumer,
@@ -703,7 +704,7 @@ impl Fields<'_> {
         Ok(variable)
     }
 
-    /// Closes a field if there are no references except the caller's. Returns false if there are.
+    /// Closes a field if only the caller has a reference to it. Otherwise returns false.
     fn close_field(&self, owner: &str, variable: &Arc<Variable>) -> bool {
         let Some(base) = self.core.variables.find(owner) else {
             return variable.is_gone();

@@ -1,4 +1,5 @@
-//! Forcing: a person holds a variable at a value, overriding its source and other writers (H-27).
+//! Forcing: an operator holds a variable at a value, overriding its source and other writers
+//! (H-27).
 //!
 //! ```text
 //! source, writers --> [ behind ]          refused, not published; a source's is stored
@@ -6,9 +7,9 @@
 //! unforce         --> the update in `behind` is published
 //! ```
 //!
-//! Forcing can be switched off and on for the whole engine. While it is off, every variable has the
-//! value of its source, and the list of forced values remains. This makes it possible to enter many
-//! values first and then apply them at once.
+//! Forcing can be switched off and on for the whole engine. While it is off, every variable shows
+//! the value of its source, and the list of forced values remains. This allows an operator to enter
+//! many values first and then apply them at once.
 //!
 //! Lock order: the list of forced variables, then a variable.
 
@@ -29,13 +30,13 @@ use crate::variable::{Admission, Extension, State, Variable};
 use crate::write::accept::{Accepted, encode};
 use crate::write::{Call, Commit, EngineCore, Hook, Origin, View, WriteVerb, commit_undelayed};
 
-/// The forced state of a variable. While forcing is off, it has no effect.
+/// The forced state of a variable. It has no effect while forcing is off.
 #[derive(Debug)]
 pub(crate) struct Forced {
     value: Encoded,
     pub(crate) by: Arc<str>,
     since: Timestamp,
-    /// The last update from the source, or the update before the forcing; `None` if there was none.
+    /// The last update of the source, or the update before forcing began; `None` if there was none.
     behind: Option<Update>,
 }
 
@@ -70,7 +71,7 @@ impl Extension for Forced {
 }
 
 impl Forced {
-    /// Updates the quality of `behind`, as reported by the source.
+    /// Updates the quality of `behind` to that reported by the source.
     fn requalify(&mut self, quality: Quality, wall: Timestamp) {
         if let Some(behind) = &mut self.behind {
             behind.quality = match behind.quality.has_value() {
@@ -88,8 +89,8 @@ pub struct ForcedVariable {
     pub value: Value,
     pub by: Arc<str>,
     pub since: Timestamp,
-    /// Value and quality of its source or last writer, which it shows once it is unforced; `None`
-    /// if there is none yet.
+    /// Value and quality from its source or last writer, which the variable shows once it is
+    /// unforced; `None` if there is none yet.
     pub behind: Option<(Value, Quality)>,
 }
 
@@ -119,7 +120,7 @@ pub struct ForcedPage {
     pub is_on: bool,
     pub total: usize,
     pub variables: Vec<ForcedVariable>,
-    /// Handle at which the next page begins; `None` on the last page.
+    /// Handle at which the next page begins; `None` for the last page.
     pub next: Option<u32>,
 }
 
@@ -217,7 +218,7 @@ impl Forcing<'_> {
         Ok(Attempt::Done(outcome))
     }
 
-    /// Also sends the forced value of an output to its device. The device's answer goes to
+    /// Also sends the forced value of an output to its device. The device's answer is stored in
     /// `behind`.
     fn force_output(&self, variable: &Variable, now: Tick) {
         let properties = variable.properties();
@@ -234,7 +235,7 @@ impl Forcing<'_> {
             if let Some(raw) = raw
                 && let Some(known) = self.core.variable(variable.handle())
             {
-                // The variable stays forced even if the provider takes no more writes.
+                // The variable stays forced even if the provider accepts no more writes.
                 let _sent = self.table.providers.send(
                     index,
                     now,
@@ -327,14 +328,14 @@ impl Forcing<'_> {
         Ok(handles.len())
     }
 
-    /// The deployed variables on the list, whether forcing is on or off.
+    /// Returns the deployed variables on the list, whether forcing is on or off.
     pub fn all(&self) -> Vec<ForcedVariable> {
         let caller = Caller::engine();
         self.page(&caller, 0, usize::MAX).variables
     }
 
-    /// A page of that list: the variables that `caller` can see among the next `limit` entries from
-    /// handle `cursor` on.
+    /// Returns a page of that list: the variables visible to `caller` among the next `limit`
+    /// entries, beginning with handle `cursor`.
     pub fn page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
         let mut list = self.table.list.lock();
         let is_deployed = |handle: &u32| {
@@ -359,7 +360,7 @@ impl Forcing<'_> {
         }
     }
 
-    /// Records an action on `count` variables in the audit.
+    /// Adds an audit entry for an action on `count` variables.
     fn note(
         &self,
         caller: &Caller,
@@ -395,7 +396,7 @@ pub(crate) fn forced_state(variable: &Variable) -> Option<WhyStep> {
     Some(WhyStep::fault(WhyStage::Filter, sentence, next))
 }
 
-/// Publishes the forced value. With `remember`, stores the current update in `behind`.
+/// Publishes the forced value. With `remember`, first stores the current update in `behind`.
 fn apply(
     variable: &Variable,
     state: &mut State,

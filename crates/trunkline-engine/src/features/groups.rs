@@ -3,14 +3,14 @@
 //! ```text
 //! check each  ->  lock all, in ascending order of their handles  ->  decide each
 //!                      |                                            |
-//!                 one refused: all are                    room for all in every feed
+//!                 one refused: all refused                room for all in every feed
 //!                                                                   |
-//!                          commit each, one time, one number; feeds take the group in one piece
+//!                          commit each, one time, one number; feeds get the group contiguously
 //! ```
 //!
-//! All code that takes several locks takes them in the same order, so no two groups wait for each
-//! other. Between the first lock and the last commit nothing else writes any of the variables. A
-//! snapshot locks in the same way, so it sees a group completely or not at all.
+//! All code that takes several locks takes them in the same order, so groups cannot deadlock.
+//! Between the first lock and the last commit, no other write can change any of the variables. A
+//! snapshot takes locks in the same way, so it contains a group completely or not at all.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ use crate::write::{
 #[derive(Clone, Debug)]
 pub struct GroupMember<'a> {
     pub handle: u32,
-    /// The write: a client's put or set. Its completion is not used.
+    /// The write: a client's put or set. Its completion is ignored.
     pub write: Write<'a>,
 }
 
@@ -43,14 +43,14 @@ pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 #[derive(Clone, PartialEq, Debug)]
 pub enum GroupAttempt {
     Done(GroupOutcome),
-    /// An `all` subscription is full and the owner of one of the variables lets writers wait for
-    /// it, or the audit has no room. No member has a sequence or is counted. Try again when woken,
-    /// or at `until` at the latest.
+    /// An `all` subscription is full and one of the variables lets writers wait for it, or the
+    /// audit has no room. No member has received a sequence or is counted. Retry when woken, but no
+    /// later than at `until`.
     WouldBlock {
-        /// Time to try the group again, woken or not: the subscription may have ended with
-        /// `overrun` by then.
+        /// Time to retry the group, woken or not. By then, the subscription may have ended with
+        /// `overrun`.
         until: Tick,
-        /// One of the variables of that subscription, or the first one with a complete audit.
+        /// One of the variables of that subscription, or the first variable with a complete audit.
         handle: u32,
     },
 }
@@ -58,10 +58,10 @@ pub enum GroupAttempt {
 /// The newest updates of several variables, read at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// True if all updates are from one instant. With more than [`GROUP_MAX`] variables, each
+    /// True if all updates are from the same instant. With more than [`GROUP_MAX`] variables, each
     /// update is consistent only by itself.
     pub is_consistent: bool,
-    /// Number of the last group committed before the snapshot.
+    /// Commit number of the last group before the snapshot.
     pub commit: u64,
     /// One result per handle, in the order of the handles.
     pub updates: Vec<Result<Update, AccessError>>,
@@ -91,7 +91,7 @@ struct Group<'a> {
     members: &'a [GroupMember<'a>],
 }
 
-/// A member whose variable was found, with the decision on its write.
+/// A member whose variable exists, with the decision on its write.
 struct Candidate<'a> {
     call: Call<'a>,
     properties: PropertiesRef<'a>,
@@ -99,15 +99,15 @@ struct Candidate<'a> {
     decision: Decision,
 }
 
-/// Refusals of the members that were refused by a rule of their own, by index.
+/// Refusals of members that violate a rule themselves, by index.
 type Refused = BTreeMap<usize, Refusal>;
 
 impl Groups<'_> {
-    /// Writes several variables together, or returns at once the reason why not. All members are
-    /// written or none, with one timestamp and one commit number, and contiguously in every `all`
+    /// Writes several variables together, or returns the reason at once. Either all members are
+    /// written or none, with one timestamp and one commit number, contiguously in every `all`
     /// subscription. Never waits.
     ///
-    /// If the group may wait for a feed, the longest `stall` of the feed's members in the group
+    /// If the group may wait for a feed, the longest `stall` among that feed's members in the group
     /// applies.
     pub fn try_write(
         &self,
@@ -274,8 +274,8 @@ impl Groups<'_> {
         if let Err((until, handle)) = rooms.reserve(group.moment.now, wakes) {
             return Ok(Some(GroupAttempt::WouldBlock { until, handle }));
         }
-        // Numbered under the locks, so that groups with a common variable are numbered in the order
-        // of their commits.
+        // Numbered under the locks, so that groups with a common variable are numbered in commit
+        // order.
         let commit = self.table.commits.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let mut outcomes = vec![WriteOutcome::Unchanged(0); members.len()];
         for (at, state) in &mut locked {
@@ -340,7 +340,8 @@ impl Groups<'_> {
         Ok(decision)
     }
 
-    /// Counts the refusals, and refuses the other members with the name of the first one refused.
+    /// Counts the refusals, and refuses the other members with the name of the first refused
+    /// member.
     fn refuse_group(
         &self,
         group: Group<'_>,
@@ -353,7 +354,7 @@ impl Groups<'_> {
             moment,
             members,
         } = group;
-        // An audit that is full cannot take an entry about that.
+        // If the audit is full, it cannot record this refusal.
         let has_room = !refused
             .values()
             .any(|refusal| matches!(refusal, Refusal::AuditFull));
@@ -395,7 +396,7 @@ impl Groups<'_> {
     }
 
     /// Reads several variables at one instant: no write and no group falls between two of them.
-    /// With more than [`GROUP_MAX`] variables, each one is read by itself, and the snapshot reports
+    /// More than [`GROUP_MAX`] variables are read one after the other, and the snapshot reports
     /// that.
     pub fn snapshot(&self, caller: &Caller, handles: &[u32]) -> Snapshot {
         let readable = |handle: &u32| {
@@ -419,7 +420,7 @@ impl Groups<'_> {
             if self.roots_of(&variables).keys().eq(roots.keys()) {
                 break locked;
             }
-            // An alias was rebound to another target meanwhile.
+            // An alias was bound to another target in the meantime.
         };
         let commit = self.table.commits.load(Ordering::Relaxed) as u64;
         let read = |variable: Result<Arc<Variable>, AccessError>| {
@@ -442,7 +443,7 @@ impl Groups<'_> {
 }
 
 impl Groups<'_> {
-    /// Returns the variables whose locks guard changes of these variables, in ascending order
+    /// Returns the variables whose locks protect changes of the given ones, in ascending order
     /// without duplicates.
     fn roots_of(
         &self,
@@ -453,10 +454,9 @@ impl Groups<'_> {
         found.map(|one| (one.handle(), one)).collect()
     }
 
-    /// Returns the variable whose lock guards changes of this one. A field changes under the lock
-    /// of its variable, an alias under the lock of its target. Locking the alias itself before its
-    /// target would invert the writers' lock order, so an alias without a target is not locked at
-    /// all.
+    /// Returns the variable whose lock protects changes of this one. A field changes under the lock
+    /// of its variable, an alias under the lock of its target. Locking an alias before its target
+    /// would invert the lock order of writers, so an alias without a target is not locked at all.
     fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
         let owner = match variable.name().split_once('#') {
             Some((owner, _)) => self.core.variables.find(owner)?,
@@ -466,8 +466,8 @@ impl Groups<'_> {
     }
 }
 
-/// Step 2: takes the locks in ascending order of the handles. Each lock comes with the index of its
-/// member.
+/// Step 2: takes the locks in ascending order of the handles. Returns each lock with the index of
+/// its member.
 fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
     let mut order: Vec<(u32, usize)> = candidates
         .iter()

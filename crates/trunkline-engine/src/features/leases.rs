@@ -1,12 +1,12 @@
-//! Exclusive rights to write: leases (B-22) and variables with a single writer (H-19).
+//! Exclusive write rights: leases (B-22) and variables with a single writer (H-19).
 //!
 //! ```text
 //! lease          one session, for the time that it requested; others are refused with `leased`
 //! single writer  the first session that writes, until it ends; refused sessions wait in a queue
 //! ```
 //!
-//! Both restrict clients' writes only. The variable's source and forcing take precedence. A lease
-//! expires at its time, even if nothing has polled since.
+//! Both restrict only clients' writes. The variable's source and forcing take precedence. A lease
+//! expires on time, even if the engine was not polled.
 //!
 //! Lock order: variable, then the list of holds by session.
 
@@ -24,16 +24,16 @@ use crate::write::{View, WriteVerb, check_expected};
 
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const LEASE_MIN: Duration = Duration::from_millis(1);
-/// Maximum number of writers that wait for one variable with a single writer. Writers beyond it are
-/// refused and not queued.
+/// Maximum number of writers that wait for one variable with a single writer. Further writers are
+/// refused without being queued.
 pub const WRITERS_WAITING_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRequest {
     pub verb: LeaseVerb,
-    /// Duration of the lease from now on; ignored when it is given back.
+    /// Duration of the lease, from now on. Ignored on release.
     pub duration: Duration,
-    /// If set, the lease is granted only if the variable is still at this update.
+    /// If set, the lease is granted only if the variable is still at this position.
     pub expected: Option<Position>,
 }
 
@@ -75,7 +75,7 @@ struct Hold {
     leases: Arc<LeaseTable>,
     lease: Option<Lease>,
     writer: Option<Holder>,
-    /// Sessions that take over from the single writer, in the order in which they were refused.
+    /// Sessions that will succeed the single writer, in the order of their refusals.
     queue: VecDeque<Holder>,
 }
 
@@ -130,7 +130,7 @@ impl Extension for Hold {
         1
     }
 
-    /// Checks that a client may write the variable now; if a single writer prevents it, queues the
+    /// Checks that a client may write the variable now. If a single writer prevents it, queues the
     /// client.
     fn admit(
         &mut self,
@@ -168,7 +168,7 @@ impl Extension for Hold {
         Err(Refusal::SingleWriter { by })
     }
 
-    /// Makes the client that wrote the variable its single writer, if it is configured to
+    /// Makes the client that wrote the variable its single writer, if the variable is configured to
     /// have one and has none yet.
     fn written(&mut self, variable: &Variable, caller: &Caller, properties: &Properties) {
         if properties.single_writer
@@ -184,8 +184,8 @@ impl Extension for Hold {
 
 impl Leases<'_> {
     /// Takes, renews or releases the lease of a variable. While a session holds it, writes by
-    /// others are refused. With `expected` it is granted only if the variable is still at that
-    /// position. A lease ends at its time by the engine's clock, and with the session.
+    /// others are refused. With `expected`, it is granted only if the variable is still at that
+    /// position. A lease ends at its time by the engine's clock, or with the session.
     pub fn request(
         &self,
         caller: &Caller,
@@ -302,8 +302,8 @@ impl Leases<'_> {
         })
     }
 
-    /// Releases everything that an ended session held. The next in the queue becomes the single
-    /// writer.
+    /// Releases everything that an ended session held. The next session in the queue becomes the
+    /// single writer.
     pub fn end_session(&self, session: u32) {
         let held = self.table.list.lock().sessions.remove(&session);
         for handle in held.into_iter().flatten() {
@@ -328,7 +328,7 @@ impl Leases<'_> {
         }
     }
 
-    /// Ends expired leases, at most `limit`. Returns the time of the next call.
+    /// Ends up to `limit` expired leases. Returns the time of the next call.
     pub(crate) fn expire(&self, now: Tick, limit: usize) -> Option<Tick> {
         for _ in 0..limit {
             let due = {
@@ -343,7 +343,7 @@ impl Leases<'_> {
             };
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
-            // Another session may have acquired the lease since.
+            // Another session may have taken the lease in the meantime.
             if let Some(hold) = state.extension_mut::<Hold>() {
                 hold.lease.take_if(|lease| lease.until <= now);
             }
@@ -364,8 +364,8 @@ impl Leases<'_> {
         }
     }
 
-    /// Adapts the restrictions to the variable's properties, and removes them if there are none
-    /// left. The caller holds the lock.
+    /// Adapts the restrictions to the variable's properties, and removes restrictions that no
+    /// longer apply. The caller holds the lock.
     pub(crate) fn refresh(&self, variable: &Variable, state: &mut State, properties: &Properties) {
         if properties.single_writer {
             self.make_hold(variable, state);

@@ -1,5 +1,5 @@
-//! What variables can do besides holding a value. Each module owns one feature: its data, its part of a
-//! write, its orders.
+//! Features of variables beyond holding a value. Each module contains one feature: its data, its
+//! part of a write, and its orders.
 
 pub(crate) mod ages;
 pub(crate) mod alarms;

@@ -1,14 +1,15 @@
 //! Last values in tables that programs on this machine read without a request.
 //!
-//! A commit also stores the update into the variable's tables. A table exists only while a program
-//! reads it. Tables come first in a variable's list of `latest` subscribers, so one look at the first
+//! A commit also stores the update in the variable's tables. A table exists only while a program
+//! reads it. Tables come first in a variable's list of `latest` subscribers, so checking the first
 //! entry shows whether there are any. Everything is stored under the variable's lock.
 //!
-//! Variables are added to a table, and removed when it is no longer read, in slices of
-//! [`Engine::poll`](crate::Engine::poll). Until a variable is added, a reader finds nothing and sends a request.
+//! Variables are added to a table, and removed once it is no longer read, in slices of
+//! [`Engine::poll`](crate::Engine::poll). Until a variable is added, readers find nothing and send
+//! a request.
 //!
-//! A table holds the values that any connection with the right to read may read. Values hidden from
-//! connections are never stored in it, and it must not be given to programs without that right.
+//! A table contains values that every connection with the right to read may read. Values hidden
+//! from connections are never stored in it, and programs without that right must not get it.
 
 use std::fmt;
 
@@ -34,7 +35,7 @@ pub type Tables<'e> = View<'e, TableList>;
 
 #[derive(Default)]
 pub struct TableList {
-    /// Number of tables, including ended ones that variables still have to leave.
+    /// Number of tables, including ended tables from which variables must still be removed.
     count: AtomicUsize,
     entries: Mutex<Vec<ListedTable>>,
 }
@@ -43,25 +44,26 @@ struct ListedTable {
     outbox: Arc<Outbox>,
     /// Next slot to process.
     next_slot: u32,
-    /// Set when the table has ended: end of the slots whose variables must still be removed.
+    /// Set once the table has ended: end of the slots whose variables must still be removed.
     remove_until: Option<u32>,
 }
 
 impl Tables<'_> {
-    /// Number of slots for a new table, which leaves room for as many variables again.
+    /// Returns the number of slots for a new table: enough for twice the current variables.
     pub fn slots_for_new_table(&self) -> usize {
         let wanted = (self.core.variables.end() as usize).saturating_mul(2);
         wanted.clamp(SLOTS_MIN, VARIABLES_MAX)
     }
 
-    /// One past the highest slot used so far: the minimum number of slots in a table.
+    /// Returns one past the highest slot used so far, which is the minimum number of slots in a
+    /// table.
     pub fn slots_end(&self) -> usize {
         self.core.variables.end() as usize
     }
 
-    /// Stores the last values of all variables into `table`, by the slots of their handles. Later
-    /// variables are included as far as the table has slots. Adds the first slice of variables
-    /// immediately; [`Engine::poll`](crate::Engine::poll) adds the rest.
+    /// Stores the last values of all variables in `table`, by the slots of their handles. Later
+    /// variables are included if the table has slots for them. This call adds the first slice of
+    /// variables; [`Engine::poll`](crate::Engine::poll) adds the rest.
     pub fn mirror_into(&self, table: TableWriter) -> MirrorGuard {
         let outbox = Arc::new(Outbox::of_table(table));
         let list = self.table;
@@ -83,7 +85,7 @@ impl Tables<'_> {
     /// Adds a newly deployed variable to tables that have already processed its slot.
     pub(crate) fn enter(&self, variable: &Variable) {
         let list = self.table;
-        // Relaxed: a table created meanwhile processes the slot later.
+        // Relaxed: a table created in the meantime processes the slot later.
         if list.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -94,8 +96,8 @@ impl Tables<'_> {
         }
     }
 
-    /// Adds at most `slice` variables to each current table, and removes as many from each ended one.
-    /// Returns true if work remains.
+    /// Adds at most `slice` variables to each current table, and removes as many from each ended
+    /// one. Returns true if work remains.
     pub(crate) fn advance(&self, slice: usize) -> bool {
         let list = self.table;
         // Relaxed: the lock makes the data behind it visible.
@@ -137,7 +139,7 @@ impl ListedTable {
 
 impl Drop for MirrorGuard {
     fn drop(&mut self) {
-        // Ended first, because values are no longer updated once variables are removed.
+        // Ended first, because removed variables no longer update their values.
         if let Some(table) = &self.outbox.table {
             table.finish();
         }

@@ -1,4 +1,4 @@
-//! Counted buffers that are reused.
+//! Reusable reference-counted buffers.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use crate::update::Encoded;
 
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// Buffers of published values, all of one length. The oldest one is reused for the next value once
-/// no subscriber holds it. A writer whose blocks are taken at once then needs no allocation, and
-/// cycles through memory that is in the processor's cache.
+/// Buffers of published values, all of the same length. The oldest one is reused for the next value
+/// once no subscriber has a reference to it. If subscribers take blocks promptly, a writer needs no
+/// allocation, and cycles through memory that is in the processor's cache.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     given: VecDeque<Arc<[u8]>>,
@@ -27,8 +27,8 @@ impl Buffers {
             fill(bytes);
         }
         let most = KEPT_BYTES_MAX / len.max(1);
-        // The oldest buffer may be held forever. It is left to its holder, and the others remain
-        // in use.
+        // A subscriber may hold the oldest buffer forever. That buffer is left to it, and the
+        // others remain in use.
         while self.given.len() >= most.max(1) {
             self.given.pop_front();
         }
@@ -69,7 +69,7 @@ mod tests {
         let mut sut = Buffers::default();
         let kept = value(&mut sut, 7);
         let most = KEPT_BYTES_MAX / 1000;
-        // One buffer per value, up to the maximum number.
+        // One buffer per value, up to the maximum.
         (0..most).for_each(|_| drop(value(&mut sut, 1)));
         let places: Vec<_> = sut.given.iter().map(|buffer| buffer.as_ptr()).collect();
         assert_eq!(places.len(), most);
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(value(&mut sut, 2).as_slice().as_ptr(), *place);
         }
         assert_eq!(kept.as_slice(), [7; 1000]);
-        // None is reused for another length, and they are dropped as others are added.
+        // None is reused for another length, and each is dropped as others are added.
         (0..4).for_each(|_| drop(sut.fill(KEPT_BYTES_MAX / 2, |_| {})));
         assert_eq!(sut.given.len(), 2);
         drop(sut.fill(KEPT_BYTES_MAX + 1, |_| {}));

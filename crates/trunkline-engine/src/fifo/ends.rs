@@ -1,4 +1,4 @@
-//! The two sides of a FIFO or of a cell.
+//! The two ends of a FIFO or of a cell.
 
 use trunkline_ring::{Fifo as Ring, FifoReader, LastValue, Overflow, Reader, RtCell};
 
@@ -10,27 +10,29 @@ use crate::update::Update;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtWrite {
     Written,
-    /// The value is in the FIFO, which was full: the oldest elements were discarded, and counted.
+    /// The value is in the FIFO. The FIFO was full, so the oldest elements were discarded and
+    /// counted.
     Overflowed {
-        /// Number of elements discarded. It exceeds one if other writers took the room made by this
-        /// one.
+        /// Number of discarded elements. It exceeds one if other writers took the room that this
+        /// one had made.
         discarded: u64,
     },
-    /// The value is not in the FIFO, and is counted as lost: the slot of the next element is held
-    /// by a thread that was interrupted while it copied.
+    /// The value is not in the FIFO, and is counted as lost. The slot of the next element is
+    /// blocked by a thread that was interrupted while it copied.
     Lost {
-        /// Number of older elements discarded before the write was given up. They are counted too.
+        /// Number of older elements that were discarded before the write was abandoned. They are
+        /// also counted.
         discarded: u64,
     },
-    /// The value was not stored: three other writers of a single-element FIFO are stuck in the
-    /// middle of a write.
+    /// The value was not stored: three other writers of a single-element FIFO are in the middle of
+    /// a write.
     Busy,
 }
 
 #[derive(Debug)]
 pub(crate) enum WriteSide {
     Single(Arc<RtCell>),
-    /// The FIFO, and a cell for the last element if others look at it.
+    /// The FIFO, and a cell for the last element if there are observers.
     Multi(Arc<Ring>, Option<Arc<LastValue>>),
 }
 
@@ -52,7 +54,7 @@ impl WriteSide {
             },
             WriteSide::Multi(ring, last) => {
                 let (overflow, place) = ring.push_parts_overwriting(words, stamp);
-                // Only for observers. One that looks in between sees the previous element.
+                // Only for observers. An observer that reads in between sees the previous element.
                 if let Some(last) = last
                     && overflow.stored
                 {
@@ -68,7 +70,7 @@ impl WriteSide {
                         dropped,
                     } => RtWrite::Overflowed { discarded: dropped },
                     Overflow { dropped, .. } => RtWrite::Lost {
-                        // The lost element itself is counted too.
+                        // The lost element itself also counts.
                         discarded: dropped.saturating_sub(1),
                     },
                 }
@@ -83,11 +85,11 @@ pub(crate) enum ReadSide {
     Multi(FifoReader<Arc<Ring>>),
 }
 
-/// The FIFO of one real-time reader of a hosted variable, as seen by the variable's commits.
+/// The FIFO of one real-time reader of a hosted variable, for the variable's commits.
 #[derive(Debug)]
 pub(crate) struct ReaderFifo {
     layout: Layout,
-    /// Uncontended, because commits are serialized by the variable's lock. Protects the buffer.
+    /// Uncontended, because the variable's lock serializes commits. Protects the buffer.
     side: Mutex<(WriteSide, Box<[u64]>)>,
 }
 
@@ -101,7 +103,7 @@ impl ReaderFifo {
     }
 
     /// Writes an update into the reader's FIFO. A full FIFO discards its oldest element and counts
-    /// it (NV-12). A value with a different length than declared was already refused.
+    /// it (NV-12). Values of a length other than the declared one were already refused.
     pub(crate) fn deliver(&self, update: &Update) {
         let (side, element) = &mut *self.side.lock();
         if self.layout.to_words(update, element) {
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(ring.overflows(), 1);
     }
 
-    /// The only slot is held by a reader that was interrupted.
+    /// An interrupted reader blocks the only slot.
     #[test]
     fn write_that_is_not_stored_is_reported() {
         let ring = Arc::new(Ring::new(1, 1));

@@ -21,7 +21,7 @@ pub(crate) struct Layout {
     size: usize,
     signed: bool,
     stamped: bool,
-    /// Words of one FIFO element, timestamp included.
+    /// Number of words in a FIFO element, including the timestamp.
     words: usize,
     /// The number of elements in wire form; empty for a scalar.
     count: Box<[u8]>,
@@ -50,13 +50,13 @@ impl Layout {
         }))
     }
 
-    /// Words of one FIFO element, timestamp included.
+    /// Returns the number of words in a FIFO element, including the timestamp.
     pub(crate) fn words(&self) -> usize {
         self.words
     }
 
-    /// Writes an update's value and timestamp into `words`. Returns false if its length is not the
-    /// declared one.
+    /// Writes an update's value and timestamp into `words`. Returns false if its length differs
+    /// from the declared one.
     pub(crate) fn to_words(&self, update: &Update, words: &mut [u64]) -> bool {
         let mut reader = wire::Reader::new(update.value.as_slice());
         let Some(head) = self
@@ -92,8 +92,8 @@ impl Layout {
         true
     }
 
-    /// Returns the value in wire form, and its timestamp if there is one. A value too long to be
-    /// stored in place is written into a buffer from `buffers`.
+    /// Returns the value in wire form, and its timestamp if there is one. A value that is too long
+    /// to be stored in place is written into a buffer from `buffers`.
     pub(crate) fn wire_form(
         &self,
         words: &[u64],

@@ -1,9 +1,9 @@
-//! The memory of real-time FIFOs: elements, and the ends that threads use.
+//! The memory of real-time FIFOs: elements, and the ends used by threads.
 //!
 //! - `ends`: the writing and the reading end of a FIFO.
-//! - `layout`: conversion between an element's words and the value's wire form.
+//! - `layout`: conversion between the words of an element and the wire form of a value.
 //! - `buffers`: reusable memory for long values in wire form.
-//! - `newest`: the newest element of a FIFO that its readers empty, for observers.
+//! - `newest`: the newest element of a FIFO that is emptied by its readers, for observers.
 
 pub(crate) mod buffers;
 mod ends;
@@ -35,8 +35,8 @@ pub(crate) struct VariableFifo {
 pub(crate) struct SharedFifo {
     pub(crate) memory: FifoMemory,
     pub(crate) newest: Arc<Newest>,
-    /// The FIFO's index in the pump, set by the first writer. With two indices, each value would be
-    /// published twice.
+    /// The FIFO's index in the pump, set by the first writer. A second index would publish each
+    /// value twice.
     pub(crate) pump_index: OnceLock<u32>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum FifoMemory {
 
 impl VariableFifo {
     pub(crate) fn new(properties: &Properties) -> Option<Box<Self>> {
-        // This cannot fail: the deployment refuses properties that no FIFO can have.
+        // Cannot fail, because deployment refuses properties that no FIFO can have.
         let layout = Layout::new(properties).ok()??;
         let element = FifoElement::of(properties).ok()??;
         let shared = (properties.scope == Scope::Process).then(|| SharedFifo {
@@ -63,13 +63,14 @@ impl VariableFifo {
         }))
     }
 
-    /// Checks that a value in wire form has the number of elements that the FIFO takes (SP-22).
+    /// Checks that a value in wire form has the number of elements that the FIFO accepts (SP-22).
     pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
         check_element_length(&self.element, bytes)
     }
 }
 
-/// Returns the bytes of the FIFO that a single-process variable allocates on deployment; 0 otherwise.
+/// Returns the size of the FIFO that deployment allocates for a single-process variable, in bytes;
+/// 0 for other variables.
 pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
     // A hosted variable allocates its FIFOs later, one per endpoint.
     if properties.scope != Scope::Process {
@@ -83,13 +84,13 @@ pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
     } else {
         RtCell::SLOTS
     };
-    // Each slot has a sequence number as well.
+    // Each slot also has a sequence number.
     let slot = element.words().saturating_add(1).saturating_mul(8);
     slot.saturating_mul(slots)
 }
 
-/// Checks that a value in wire form has the number of elements of the FIFO that `properties`
-/// configure, if any (SP-22).
+/// Checks that a value in wire form has the number of elements of the FIFO configured by
+/// `properties`, if any (SP-22).
 pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {
     match FifoElement::of(properties) {
         Ok(Some(element)) => check_element_length(&element, value.as_slice()),

@@ -1,9 +1,9 @@
 //! The newest element of a FIFO, for observers.
 //!
-//! The FIFO of a single-process variable belongs to its readers, so its newest element may be gone
-//! when an observer looks. Each writer therefore keeps its last element in a cell of its own, with
-//! its place in the FIFO. The element with the highest place is the newest. Because a writer is
-//! alone in its cell, it needs no atomic read-modify-write.
+//! The readers of a single-process variable empty its FIFO, so its newest element may be gone when
+//! an observer reads. Each writer therefore stores its last element in its own cell, with the
+//! element's place in the FIFO. The element with the highest place is the newest. Because each cell
+//! has only one writer, no atomic read-modify-write is needed.
 
 use trunkline_ring::LastValue;
 
@@ -17,11 +17,11 @@ pub(crate) struct Newest {
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Number of writes by writers that are gone.
+    /// Number of writes by dropped writers.
     gone: u64,
-    /// Number of writes seen, or replaced by one that was seen.
+    /// Number of writes that were seen or were replaced by a write that was seen.
     writes: u64,
-    /// One past the place of the newest element seen.
+    /// One past the place of the newest element that was seen.
     place: u64,
     element: Box<[u64]>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Polled {
     pub(crate) is_new: bool,
-    /// Number of writes that were replaced by newer ones since the last poll.
+    /// Number of writes replaced by newer ones since the last poll.
     pub(crate) replaced: u64,
 }
 
@@ -55,7 +55,7 @@ impl Newest {
             *read = vec![0; element.len() + 1].into();
         }
         self.writers.lock().retain_mut(|last| {
-            // Checked before the read: once the writer is gone nothing follows, and everything
+            // Checked before the read: once the writer is gone, nothing follows, and everything
             // before is visible. A reference count alone would not guarantee that.
             let is_gone = Arc::get_mut(last).is_some();
             let snapshot = last.read(read);

@@ -1,4 +1,4 @@
-//! The ends of a write, and the errors of reads and writes.
+//! The outcomes of a write, and the errors of reads and writes.
 
 pub(crate) mod orders;
 
@@ -11,23 +11,23 @@ use trunkline_types::{Access, Fault, FaultCode, Position, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
-/// The end of a write. It cannot say that a write was not tried: [`Attempt`] does. `Superseded`
-/// does not occur, because only clients replace writes that wait.
+/// The outcome of a write. A write that was not attempted has none; [`Attempt`] reports that.
+/// `Superseded` does not occur, because only clients replace waiting writes.
 pub type WriteOutcome = trunkline_types::WriteOutcome<u64, Refusal, UnknownCause>;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Attempt {
     Done(WriteOutcome),
-    /// An `all` subscription is full and the variable's owner lets writers wait for it, or the
-    /// audit has no room. The write has no sequence and is not counted. Try again when woken, or at
-    /// `until` at the latest.
+    /// An `all` subscription is full and the variable lets writers wait for it, or the audit has no
+    /// room. The write has no sequence and is not counted. Retry when woken, but no later than at
+    /// `until`.
     WouldBlock {
-        /// Time to try the write again, woken or not: the subscription may have ended with
-        /// `overrun` by then.
+        /// Time to retry the write, woken or not. By then, the subscription may have ended with
+        /// `overrun`.
         until: Tick,
     },
-    /// The variable's provider was asked. The outcome is delivered through the consumer under the
-    /// write's id.
+    /// The variable's provider was asked. The consumer delivers the outcome under the id of the
+    /// write.
     Pending,
 }
 
@@ -75,7 +75,7 @@ pub enum Refusal {
     },
     #[error("the variable is an alias, and {sentence}")]
     Unbound {
-        /// A sentence that names the fault of the target and the remedy.
+        /// A sentence that names the fault of the target and its remedy.
         sentence: Arc<str>,
     },
     #[error("{target}, which the variable is an alias of, refuses: {refusal}")]
@@ -104,14 +104,14 @@ pub enum Refusal {
     LibraryStopped,
     #[error("not written: the whole group was refused because of {name}")]
     Group {
-        /// Name of the first member that was refused by a rule of its own.
+        /// Name of the first member that violated a rule itself.
         name: Arc<str>,
     },
-    /// The write cannot be part of a group: it is not a client's put or set, its value belongs to a
-    /// provider, or the variable is an alias.
+    /// The write cannot be part of a group: it is not a client's put or set, a provider owns its
+    /// variable's value, or the variable is an alias.
     #[error("{why}")]
     NotGroupable {
-        /// The reason, and what to do instead.
+        /// The reason, and the alternative.
         why: &'static str,
     },
     #[error("the group has this variable twice; write it once")]
@@ -132,12 +132,12 @@ pub enum Refusal {
     ProviderGone { provider: Arc<str> },
 }
 
-/// What became of a sample that is older than the live value (B-41).
+/// What happened to a sample that is older than the live value (B-41).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LateKept {
     /// No history records the variable.
     Nowhere,
-    /// The history has it, and records it.
+    /// The history has accepted the sample and records it.
     History,
     /// The history records the variable, but has no room for the sample.
     NoRoom,
@@ -222,7 +222,7 @@ fn conflict(actual: Position, expected: Position) -> String {
     }
     let (actual, expected) = (actual.sequence, expected.sequence);
     match actual == expected {
-        // The target of an alias has changed, and the alias does not show that yet.
+        // The target of an alias has changed, and the alias does not reflect that yet.
         true => "the variable has changed in the meantime".to_owned(),
         false => format!(
             "the variable has changed: its sequence number is {actual}, not {expected} as expected"
@@ -327,8 +327,8 @@ impl Refusal {
         })
     }
 
-    /// Wraps the refusal for the writer of an alias of `target`. In a chain of aliases it names the
-    /// last target.
+    /// Wraps the refusal for the writer of an alias of `target`. In a chain of aliases, it names
+    /// the last target.
     pub(crate) fn of_target(self, target: &str) -> Refusal {
         if let Refusal::Target { .. } = self {
             return self;

@@ -10,7 +10,7 @@ use trunkline_types::{AuditPage, Fault};
 pub enum LibraryState {
     #[default]
     Running,
-    /// Its variables keep their values with quality `bad: process-missing`, and refuse writes.
+    /// Its variables keep their values with the quality `bad: process-missing`, and refuse writes.
     Stopped,
 }
 
@@ -31,13 +31,13 @@ pub enum LogPage {
     History(HistoryPage),
 }
 
-/// The result of an order, in numbers of variables.
+/// The result of an order, as numbers of variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
     pub state: Option<LibraryState>,
-    /// Variables that are new, or have another type, scope or FIFO than before.
+    /// Variables that are new, or whose type, scope or FIFO has changed.
     pub added: usize,
-    /// Variables that stayed, with changed properties or state.
+    /// Variables that remain, with changed properties or state.
     pub changed: usize,
     pub kept: usize,
     pub removed: usize,
@@ -45,7 +45,7 @@ pub struct Report {
     pub page: Option<Box<LogPage>>,
 }
 
-/// Shows the changes for people: `3 added, 1 removed`.
+/// Shows the changes as text: `3 added, 1 removed`.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [

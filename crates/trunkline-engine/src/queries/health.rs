@@ -1,8 +1,8 @@
 //! Totals over all variables.
 //!
-//! Totals are counted in slices, so that a very large engine is counted over several calls. Nothing
-//! is counted per subscription, because there may be a hundred times as many. The engine's own
-//! libraries, whose names begin with `_`, are left out.
+//! Variables are counted in slices, so that counting a very large engine takes several calls.
+//! Nothing is counted per subscription, because there may be a hundred times as many. The engine's
+//! own libraries, whose names begin with `_`, are left out.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::subscriptions::Subscriptions;
 use crate::sync::Arc;
 use crate::write::{EngineCore, View};
 
-/// Sums over all variables. Counts of updates and writes include variables that were undeployed
-/// since, so that they never decrease.
+/// Sums over all variables. Counts of updates and writes include variables that have been
+/// undeployed, so that they never decrease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     pub offered: u64,
@@ -29,16 +29,16 @@ pub struct Totals {
 pub struct Census {
     next: u32,
     totals: Totals,
-    /// The previous totals. A variable removed during a count is included in the next one.
+    /// The previous totals. A variable removed during a count is included in the next count.
     last: Totals,
     /// Queued bytes of each consumer with a buffer, by its address. Not used if the engine's memory
-    /// is bounded, because it is counted there.
+    /// is bounded, because they are then counted in the engine's budget.
     queued: HashMap<usize, usize>,
 }
 
 impl Census {
-    /// Counts up to `budget` further variables. Returns the totals once all are counted; the next
-    /// call starts again.
+    /// Counts up to `budget` more variables. Returns the totals once all are counted; the next call
+    /// starts again.
     pub fn advance(&mut self, core: &EngineCore, budget: usize) -> Option<Totals> {
         let end = core.variables.end();
         if self.next == 0 {
@@ -87,16 +87,17 @@ impl Census {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueMemory {
-    /// Bytes in use: values, and 64 for each update, in chunks of 4 KiB per subscriber.
+    /// Bytes in use, in chunks of 4 KiB per subscriber. Each update counts with its value and 64
+    /// bytes.
     pub used: u64,
     pub max: u64,
-    /// Number of times that more was needed than was free: a subscription was refused, ended or
+    /// Number of times that free memory was insufficient: a subscription was refused, ended or
     /// dropped updates, or a writer waited.
     pub refusals: u64,
 }
 
 impl QueueMemory {
-    /// Returns true if so little is left that further buffered subscriptions are refused.
+    /// Returns true if so little is left that new buffered subscriptions are refused.
     pub fn is_full(&self) -> bool {
         self.used.saturating_add(FLOOR_BYTES as u64) > self.max
     }
@@ -105,8 +106,8 @@ impl QueueMemory {
 pub type Health<'e> = View<'e, Subscriptions>;
 
 impl Health<'_> {
-    /// Number of subscribed variables over all subscriptions, except those of the engine's own
-    /// services and libraries, and the FIFOs of programs in this process.
+    /// Returns the number of subscribed variables over all subscriptions, except those of the
+    /// engine's own services and libraries, and except the FIFOs of programs in this process.
     pub fn subscription_count(&self) -> u64 {
         self.core.counters.subscribed.get()
     }
@@ -120,8 +121,8 @@ impl Health<'_> {
         })
     }
 
-    /// Returns two counts: items sent again because the client held something else, and items found
-    /// pending without a mark (B-10). Both are 0 unless something is broken.
+    /// Returns two counts: items resent because the client had a different value, and items found
+    /// pending without a mark (B-10). Both are 0 unless there is a fault.
     pub fn repaired_and_marked(&self) -> (u64, u64) {
         let counters = &self.core.counters;
         (counters.repaired.get(), counters.marked.get())
@@ -134,8 +135,8 @@ impl Health<'_> {
         (counters.lost.get(), counters.overruns.get())
     }
 
-    /// Number of broken sessions that are kept for a while or being given up. Their queued updates
-    /// count in the [queue memory](Self::queue_memory).
+    /// Returns the number of lost sessions whose state is still stored or is being removed. Their
+    /// queued updates count in the [queue memory](Self::queue_memory).
     pub fn absent_sessions(&self) -> u64 {
         self.table.absences.count() as u64
     }

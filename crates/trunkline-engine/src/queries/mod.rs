@@ -1,4 +1,4 @@
-//! Answers about many variables, or about one in many words.
+//! Answers about many variables, or detailed answers about one.
 
 mod explain;
 pub mod health;

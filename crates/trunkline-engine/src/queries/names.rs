@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! slots                1 2 3 4 5 ... end      a new watch lists the variables here,
-//! what came and went   +7 +8 -3 +9 -7 ...     then follows the log from where the listing began
+//! log of changes       +7 +8 -3 +9 -7 ...     then follows the log from the start of the listing
 //! ```
 //!
-//! The log is kept while any pattern is watched, and is bounded. A watch that falls behind the end
-//! of the log lists all names again. Its client recognizes the names that disappeared meanwhile by
-//! their absence from the list, as after a reconnect.
+//! The log is maintained while any pattern is watched, and is bounded. A watch that falls behind
+//! the start of the log lists all names again. Its client recognizes names that disappeared in the
+//! meantime by their absence from the list, as after a reconnect.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -33,26 +33,27 @@ pub struct Watch {
     log: u64,
     is_listed: bool,
     is_behind: bool,
-    /// Handles of variables that were already gone when the entry of their appearance was examined.
-    /// The entry of their disappearance is still ahead in the log; neither is reported. Bounded by
-    /// the bound of the log.
+    /// Handles of variables that had already been removed when the entry of their appearance was
+    /// examined. The entry of their disappearance follows in the log; neither is reported. The
+    /// bound of the log also bounds this set.
     unseen: BTreeSet<u32>,
-    /// During the listing: handles of the variables added since it began, which are in the log, and
-    /// the entry up to which they were collected. Bounded by the bound of the log.
+    /// During the listing: handles of the variables that were added after it began and are
+    /// therefore in the log, and the entry up to which they were collected. The bound of the log
+    /// also bounds this set.
     came: HashSet<u32>,
     came_until: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct WatchSlice {
-    /// Number of names that had appeared and disappeared at the time of the slice.
+    /// Number of names that had appeared and disappeared when the slice was made.
     pub revision: u64,
-    /// Handles of variables that disappeared. It may contain handles that were never reported, of
-    /// variables that the client has not seen.
+    /// Handles of variables that disappeared. It may contain handles that were never reported to
+    /// the client.
     pub gone: Vec<u32>,
     pub appeared: Vec<Arc<Variable>>,
-    /// True if the listing begins again because the watch was called too rarely. Names that are not
-    /// listed now have disappeared.
+    /// True if the listing starts again because the watch was called too rarely. Names that the new
+    /// listing does not contain have disappeared.
     pub begins_again: bool,
     pub listed: bool,
     pub progress: WatchProgress,
@@ -60,12 +61,11 @@ pub struct WatchSlice {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WatchProgress {
-    /// Everything was reported. The consumer is woken when there is more.
+    /// Everything was reported. The consumer is woken when there are more changes.
     #[default]
     Idle,
     More,
-    /// The consumer has not taken the last updates of a variable that is gone. Call again when it
-    /// has.
+    /// The consumer has not taken the last updates of a removed variable. Call again when it has.
     Waits,
 }
 
@@ -88,11 +88,11 @@ impl Watch {
         &self.pattern
     }
 
-    /// Returns the next slice of changes: at most `limit` names, until `budget` is spent, but
-    /// examines at least one name.
+    /// Returns the next slice of changes: at most `limit` names, until `budget` is used up.
+    /// Examines at least one name.
     ///
-    /// The disappearance of a variable is reported once `consumer` has nothing more to deliver from
-    /// it.
+    /// The disappearance of a variable is reported once `consumer` has no more updates to deliver
+    /// from it.
     pub fn next(
         &mut self,
         consumer: &Consumer,
@@ -102,7 +102,7 @@ impl Watch {
     ) -> WatchSlice {
         let names = &consumer.engine().variables;
         if self.cursor == 0 {
-            // First, so that nothing is missed in between.
+            // Done first, so that nothing is missed in between.
             names.watch(&consumer.outbox);
             (self.log, self.end) = names.mark();
             (self.cursor, self.came_until) = (1, self.log);
@@ -171,7 +171,7 @@ impl Watch {
         }
     }
 
-    /// Returns true if a variable was added after the listing began. Then it is in the log.
+    /// Returns true if a variable was added after the listing began and is therefore in the log.
     fn has_come(&mut self, names: &Registry, variable: &Variable) -> bool {
         self.came_until = names.came_since(self.came_until, &mut self.came);
         self.came.contains(&variable.handle())

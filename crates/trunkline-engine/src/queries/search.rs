@@ -1,7 +1,7 @@
-//! Searches variables by configuration and state (VS-02).
+//! Searches for variables by configuration and state (VS-02).
 //!
-//! A condition compares a [field](crate::features::fields) of each variable with a text. All conditions of a
-//! search must hold. No field is opened for it.
+//! A condition compares a [field](crate::features::fields) of each variable with a text. All
+//! conditions of a search must hold. The search opens no fields.
 
 use trunkline_types::name::suggest;
 use trunkline_types::{Comparison, Condition, DataType, Pattern, StepBudget, Value};
@@ -12,10 +12,10 @@ use crate::features::fields::{FIELDS, FieldRef};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// Cost of computing a field, in steps, without the length of its text.
+/// Cost of computing a field, in steps, in addition to the length of its text.
 const FIELD_STEPS: usize = 64;
 
-/// A condition that was checked, ready to be compared with many variables.
+/// A checked condition that can be compared with many variables.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     field: Option<FieldRef>,
@@ -25,7 +25,7 @@ pub struct Matcher {
 
 #[derive(Clone, Debug)]
 enum Wanted {
-    /// The text, and its lower case form for `Contains`.
+    /// The text, and its lower-case form for `Contains`.
     Text {
         exact: String,
         lower: String,
@@ -47,19 +47,19 @@ pub enum MatcherError {
         suggestion: Option<String>,
         known: String,
     },
-    /// The field cannot be compared with this value in this way.
+    /// The field does not support this comparison with this value.
     #[error("{field} is {what}")]
     Value {
         field: String,
-        /// Kind of value that the field has, and the conditions that fit it.
+        /// Kind of value of the field, and the conditions that it supports.
         what: &'static str,
         value: String,
     },
 }
 
 impl Matcher {
-    /// Checks a condition. The field `*` means any field with text. A type also equals its kind,
-    /// `array` for `array(f64, 3)`.
+    /// Checks a condition. The field `*` means any field with text. A type also equals its kind:
+    /// `array` matches `array(f64, 3)`.
     pub fn new(condition: &Condition) -> Result<Self, MatcherError> {
         let comparison = condition.comparison;
         let (field, value) = (condition.field.as_str(), condition.value.as_str());
@@ -115,7 +115,8 @@ impl Matcher {
         }
     }
 
-    /// Returns true if the condition holds for a variable now. The cost is charged to `budget`.
+    /// Returns true if the condition currently holds for a variable. The cost is charged to
+    /// `budget`.
     pub fn holds(&self, variable: &Variable, budget: &mut StepBudget) -> bool {
         match &self.field {
             Some(field) => self.holds_for(field, variable, budget),
@@ -207,7 +208,8 @@ impl Queries<'_> {
             if found >= limit || (from > cursor && budget.is_spent()) {
                 return Some(from);
             }
-            // One match at a time, so that variables that fail the conditions do not count.
+            // Searches one match at a time, so that variables that fail the conditions do not
+            // count.
             let mut candidate = None;
             let next = self
                 .core

@@ -1,4 +1,4 @@
-//! Names of writers. An update carries the number of a session; people are shown its principal and
+//! Names of writers. An update contains the number of a session; operators see its principal and
 //! origin.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 use crate::write::View;
 
-/// Maximum number of sessions remembered. Beyond it, the oldest is shown by its number only.
+/// Maximum number of sessions remembered. Older sessions are shown only by their numbers.
 const WRITERS_MAX: usize = 4096;
 
 /// Names of the sessions that may have written, by number. They outlive their connections.
@@ -39,8 +39,8 @@ impl Writers<'_> {
         }
     }
 
-    /// Returns the last writer of a variable, for people; empty if it was never written. For a
-    /// value from a device, it is the client whose value the device accepted last.
+    /// Returns the last writer of a variable as text; empty if the variable was never written. For
+    /// a value from a device, it is the client whose value the device last accepted.
     pub fn last_writer(&self, variable: &Variable, reader: &Caller) -> String {
         let update = variable.update();
         let name = |session: u32| {

@@ -1,9 +1,9 @@
 //! Takes the pending work of a consumer: from marks to deliveries, contract by contract.
 //!
-//! A mark is cleared before the data it represents is read, so a write in between sets it again and
-//! is delivered again; nothing is lost between the two. For the same reason the end of an item is
-//! checked before its updates are read: nothing is added after the end, and the end marks the item
-//! again.
+//! A mark is cleared before the data that it represents is read. A write in between sets it again
+//! and causes another delivery; nothing is lost between the two. For the same reason the end of an
+//! item is checked before its updates are read: nothing is added after the end, and the end marks
+//! the item again.
 
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
@@ -17,15 +17,16 @@ use crate::sync::crossing;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Marks taken at a time, and updates of one item delivered before others get their turn.
+/// Number of marks taken at a time, and of updates delivered for one item before other items are
+/// served.
 pub(super) const TAKE: usize = 64;
 
 impl Consumer {
-    /// Delivers pending updates until there are none or the sink wants no more. Returns true if
-    /// more is left. The consumer is not woken for the rest, so the caller must call again.
+    /// Delivers pending updates until there are none or the sink accepts no more. Returns true if
+    /// some remain. The consumer is not woken for the rest, so the caller must call again.
     ///
-    /// Does not return as long as the sink wants more and writers write faster than it takes. A
-    /// sink must bound what it wants, so that other sessions get their turn.
+    /// Does not return while the sink accepts more and writers are faster than the sink. A sink
+    /// must limit what it accepts, so that other sessions are served.
     pub fn drain(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         self.outbox.begin_drain();
         let mut taken = std::mem::take(&mut self.taken);
@@ -43,7 +44,7 @@ impl Consumer {
             for (place, index) in taken.iter().enumerate() {
                 crossing();
                 if !sink.wants() {
-                    // Items that had no turn come first next time.
+                    // Items that were not served come first next time.
                     self.cursor = Cursor::at(*index);
                     let rest = taken.iter().skip(place);
                     rest.for_each(|index| {
@@ -90,7 +91,7 @@ impl Consumer {
             }
             Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
             Contract::First(_) => self.deliver_first(index, sink, wakes),
-            // The feed has its updates, its first reading and its end.
+            // The feed contains its updates, its first reading and its end.
             Contract::All { .. } => return false,
         };
         if gone && !left {
@@ -100,8 +101,8 @@ impl Consumer {
         left
     }
 
-    /// Returns the newest update, and the number of updates that `only_changes` has held back since
-    /// the previous delivery.
+    /// Returns the newest update, and the number of updates that `only_changes` has filtered out
+    /// since the previous delivery.
     fn newest_filtered(&self, index: u32, variable: &Variable) -> (Update, u64) {
         let state = variable.lock();
         let subscriber = state
@@ -114,8 +115,8 @@ impl Consumer {
         )
     }
 
-    /// Delivers the first reading of a buffered contract. Returns false if the sink wants nothing
-    /// after it.
+    /// Delivers the first reading of a buffered contract. Returns false if the sink accepts nothing
+    /// more after it.
     fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
         let initial = self
             .items
@@ -215,12 +216,12 @@ impl Consumer {
     }
 
     /// Delivers the entries of an `all` subscription as far as its credit allows, and its end after
-    /// the last one. Returns true if more waits for the sink. Entries that wait for credit are
-    /// marked by the grant.
+    /// the last one. Returns true if more entries wait for the sink. For entries that wait for
+    /// credit, the grant sets the mark.
     fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         let mut delivered = 0;
         loop {
-            // Checked before entries are taken that would then have to be delivered one by one.
+            // Checked before entries are taken that would then have to be delivered singly.
             if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
                 return true;
             }

@@ -11,7 +11,7 @@ use crate::delivery::outbox::Wakes;
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// An `all` subscription that is drained, and the parts of its consumer that take part.
+/// An `all` subscription that is being drained, and the parts of its consumer involved.
 pub(super) struct FeedDrain<'c> {
     pub(super) id: u32,
     pub(super) credit: &'c mut Option<u64>,
@@ -24,8 +24,8 @@ pub(super) struct FeedDrain<'c> {
 }
 
 impl FeedDrain<'_> {
-    /// Takes the next entries from the feed. A run that is already encoded is delivered directly if
-    /// the sink accepts it.
+    /// Takes the next entries from the feed. If the sink accepts an encoded run, the run is
+    /// delivered directly.
     pub(super) fn take(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> Step {
         let (runs, membership) = (sink.wants(), &mut *self.membership);
         let credit = self.credit.unwrap_or(u64::MAX);
@@ -63,7 +63,7 @@ impl FeedDrain<'_> {
     }
 
     /// Delivers taken entries, at most as many as one turn allows. Returns their number and the
-    /// reason for stopping.
+    /// reason why it stopped.
     pub(super) fn deliver_taken(
         &mut self,
         sink: &mut dyn Sink,
@@ -148,14 +148,14 @@ impl FeedDrain<'_> {
                 break Stop::Taken;
             }
         };
-        // Room is made only now, because the delivered updates have left the engine's memory.
+        // Frees the room only now, when the delivered updates have left the engine's memory.
         membership.feed.pass(membership.member, passed, wakes);
         (count, stop)
     }
 }
 
-/// Number of further updates that may be delivered at once, after `count` of this turn; `None` if
-/// none.
+/// Returns the number of updates that may be delivered at once, after `count` in this turn; `None`
+/// if that is 0.
 fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
     let credit = credit.map_or(usize::MAX, |credit| {
         usize::try_from(credit).unwrap_or(usize::MAX)
@@ -164,7 +164,7 @@ fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
 }
 
 /// The next entries of a feed, as long as each is simply the next update of its item. Returning an
-/// entry takes it.
+/// entry removes it.
 struct NextUpdates<'a, I> {
     entries: Option<I>,
     table: &'a Table,
@@ -191,7 +191,7 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
             Some((handle, update))
         });
         if noted.is_none() {
-            // The next entry cannot be handled here, even if the sink asks again.
+            // The next entry needs the general path, even if the sink asks again.
             self.entries = None;
         }
         noted
@@ -199,7 +199,7 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
 }
 
 /// Encodes the taken entries as one run for all members of the feed. Returns `None` if the sink
-/// does not encode them.
+/// does not encode.
 fn encode(membership: &mut Membership, start: u64, sink: &mut dyn Sink) -> Option<Arc<SharedRun>> {
     let table = &membership.table;
     let handle_of = |entry: &FeedEntry| handle_at(table, entry.place);
@@ -228,7 +228,7 @@ pub(super) enum Step {
 }
 
 pub(super) enum Stop {
-    /// Everything taken is delivered, or others have their turn.
+    /// All taken entries are delivered, or it is the turn of other subscriptions.
     Taken,
     Gone(u32),
     Credit,

@@ -1,4 +1,4 @@
-//! Deliveries that the peer has not confirmed.
+//! Deliveries not confirmed by the peer.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::sync::Arc;
 
 pub(crate) type Table = Vec<Seat>;
 
-/// An item, and the handle of its variable, for use without the variable.
+/// An item and the handle of its variable, for use without access to the variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) index: u32,
@@ -22,12 +22,12 @@ impl Seat {
     };
 }
 
-/// Represents a run in the queue. The runs have a queue of their own.
+/// Represents a run in the queue. Runs have a separate queue.
 const RUN: u32 = u32::MAX;
-/// Represents a delivery that no item counts.
+/// Represents a delivery that is not counted for any item.
 const UNCOUNTED: u32 = u32::MAX - 1;
 
-/// Deliveries that the peer has not confirmed, oldest first; empty if the peer does not confirm.
+/// Deliveries not confirmed by the peer, oldest first. Empty if the peer does not confirm.
 #[derive(Default)]
 pub(crate) struct InFlight {
     /// Item indices, `RUN` or `UNCOUNTED`.
@@ -43,7 +43,7 @@ struct RunInFlight {
 }
 
 impl RunInFlight {
-    /// Confirms up to `most` further updates. Returns their number, and true if they were the last.
+    /// Confirms up to `most` more updates. Returns their number, and true if they were the last.
     fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
         let updates = self.run.updates();
         let left = updates.get(self.confirmed..).unwrap_or_default();
@@ -70,7 +70,7 @@ impl InFlight {
         self.queue.is_some()
     }
 
-    /// Adds a delivery of an item, or one that no item counts, if the peer confirms.
+    /// Adds a delivery, counted for an item or for none, if the peer confirms.
     #[inline]
     pub(super) fn push(&mut self, index: Option<u32>) {
         if let Some(queue) = &mut self.queue {

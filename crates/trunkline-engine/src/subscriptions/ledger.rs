@@ -1,10 +1,10 @@
-//! The subscriptions' side of the ledger, and the sweep that compares the last deliveries with the
-//! values that the variables hold (B-10).
+//! The subscriptions' side of the ledger, and the sweep that compares last deliveries with the
+//! current values of the variables (B-10).
 //!
-//! The sweep goes through the items by index, a few at a time. It shows the caller the items whose
-//! last delivery is the variable's current update; the caller computes digests of them. An item
-//! that is behind must have a mark. If the mark is missing, it is set again and counted: only a
-//! fault of this program loses a mark.
+//! The sweep visits the items by index, a few at a time. It passes items whose last delivery is the
+//! variable's current update to the caller, which computes their digests. An item that is behind
+//! must have a mark. If the mark is missing, it is set again and counted: only a defect of this
+//! program can lose a mark.
 
 use std::ops::Range;
 
@@ -20,14 +20,14 @@ use crate::variable::Variable;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SweepSlice {
-    /// Items that had something to deliver but no mark. They are marked now.
+    /// Number of items with pending deliveries but no mark. They are now marked.
     pub marked: usize,
-    /// True if the consumer must be drained, because something was marked.
+    /// True if the consumer must be drained, because an item was marked.
     pub drain: bool,
 }
 
 impl Consumer {
-    /// Returns the ledger of one variable in one subscription, exact at this moment.
+    /// Returns the exact current ledger of one variable in one subscription.
     pub fn ledger(&self, subscription: u32, handle: u32) -> Option<SubscriptionLedger> {
         let index = self.index_of_any(subscription, handle)?;
         let item = self.items.get(index)?;
@@ -41,7 +41,7 @@ impl Consumer {
             None if state.is_plain(&self.outbox, index) => None,
             None => Some(subscribers?.find(&self.outbox, index)?),
         };
-        // Under the lock, so that no update is numbered between reading the parts of the sum.
+        // Under the lock, so that no update gets a sequence while the parts of the sum are read.
         let sequence = variable.sequence();
         let items = &self.items;
         let mut ledger = SubscriptionLedger {
@@ -65,7 +65,7 @@ impl Consumer {
             let waiting = membership.waiting_of(handle);
             ledger.waiting += waiting.count;
             if waiting.ended {
-                // Nothing was held back since the end, so everything after it was not delivered.
+                // Nothing was filtered out after the end, so everything after it was not delivered.
                 let newest = waiting.newest.unwrap_or(item.last());
                 ledger.dropped_overrun = match fed {
                     Some(fed) if fed.only_changes => fed.missed,
@@ -81,15 +81,15 @@ impl Consumer {
         Some(ledger)
     }
 
-    /// Returns the sequence of the last update of a variable delivered in a subscription, or of its
-    /// update at the time of the subscription.
+    /// Returns the sequence of the last update of a variable that was delivered in a subscription,
+    /// or of its update when it was subscribed.
     pub fn last_delivered(&self, subscription: u32, handle: u32) -> Option<u64> {
         let index = self.index_of_any(subscription, handle)?;
         Some(self.items.get(index)?.last())
     }
 
-    /// Returns the item of a variable in a subscription, even if the variable is gone and the item
-    /// has updates left to deliver.
+    /// Returns the item of a variable in a subscription, even if the variable was removed and the
+    /// item still has updates to deliver.
     fn index_of_any(&self, subscription: u32, handle: u32) -> Option<u32> {
         let known = self.index_of(subscription, handle);
         known.or_else(|| {
@@ -126,8 +126,8 @@ impl Consumer {
         self.items.end()
     }
 
-    /// Examines the items of these indices. Calls `show` for those that are up to date, with the
-    /// subscription, the variable and the update delivered last.
+    /// Examines the items with these indices. Calls `show` for each item that is up to date, with
+    /// the subscription, the variable and the last delivered update.
     ///
     /// Must be called between two drains, by the thread that drains.
     pub fn look(
@@ -140,8 +140,8 @@ impl Consumer {
             let item = match self.items.slot(index) {
                 None => continue,
                 Some(Slot::Feed { .. }) => {
-                    // Only its own lock could tell whether the feed holds anything. A drain that
-                    // finds nothing costs no more than that.
+                    // Only the feed's own lock could show whether the feed contains anything. A
+                    // drain that finds nothing costs no more than taking it.
                     self.outbox.marks.mark(index);
                     looked.drain = true;
                     continue;
@@ -149,7 +149,7 @@ impl Consumer {
                 Some(Slot::Variable(item)) => item,
             };
             if !self.leftovers.is_empty() && !self.subscriptions.contains_key(&item.subscription) {
-                // Its subscription has ended, but the item is not removed yet.
+                // The item's subscription has ended, but the item is not removed yet.
                 continue;
             }
             let Some(variable) = self.variable_in_use(index) else {
@@ -183,7 +183,8 @@ impl Consumer {
         let Some(variable) = self.variable_in_use(index) else {
             return false;
         };
-        // While the lock is held, no writer is between publishing an update and marking it.
+        // While the lock is held, no writer can be between publishing an update and marking the
+        // item.
         let state = variable.lock();
         let behind = variable.sequence().saturating_sub(item.last());
         let has_initial = self
@@ -211,7 +212,7 @@ impl Consumer {
                     has_initial || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
                 }
                 Kind::First(queue) => has_initial || queue.len() > 0,
-                // These have no marks of their own, or are polled.
+                // These have no separate marks, or are polled.
                 Kind::Sampled => item.is_first(),
                 Kind::Fifo(_) => false,
             }
@@ -226,7 +227,7 @@ impl Consumer {
         !was_marked
     }
 
-    /// Returns the update that a peer must hold, or `None` while deliveries are unconfirmed or
+    /// Returns the update that a peer must have, or `None` while deliveries are unconfirmed or
     /// pending.
     pub fn settled(&self, subscription: u32, handle: u32) -> Option<Update> {
         let index = self.index_of(subscription, handle)?;
@@ -240,8 +241,8 @@ impl Consumer {
         is_settled.then_some(update)
     }
 
-    /// Records that the newest update of an item is sent again because its peer held something
-    /// else. The peer confirms it like every delivery.
+    /// Records that the newest update of an item is resent because its peer had a different value.
+    /// The peer confirms it like any delivery.
     pub fn repair(&mut self, subscription: u32, handle: u32) {
         let Some(index) = self.index_of(subscription, handle) else {
             return;
@@ -252,14 +253,14 @@ impl Consumer {
     }
 }
 
-/// Counts pending updates of a contract that delivers only the newest: one waits, the others are
-/// coalesced.
+/// Counts the pending updates of a contract that delivers only the newest: one is waiting, the
+/// others are coalesced.
 fn add_pending(ledger: &mut SubscriptionLedger, pending: u64) {
     ledger.waiting += u64::from(pending > 0);
     ledger.coalesced += pending.saturating_sub(1);
 }
 
-/// Adds the updates that the contract's own buffer holds and has dropped.
+/// Adds the updates that the contract's own buffer contains and those that it has dropped.
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
     item: &VariableItem,
@@ -366,7 +367,7 @@ mod tests {
                 .unwrap();
             assert_eq!(drain(&mut consumer), [1.0]);
             write(&engine, &x, 2.0);
-            // The pending update is marked, and is not the one delivered last.
+            // The pending update is marked, and is not the last delivered one.
             let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
                 panic!("{update:?} waits");
             });
@@ -380,7 +381,7 @@ mod tests {
             );
             let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
             assert!(looked.drain);
-            // For a feed it is not known which member's mark was missing.
+            // In a feed, it is unknown which member's mark was missing.
             let counted = usize::from(!matches!(contract, Contract::All { .. }));
             assert_eq!(looked.marked, counted, "{contract}");
             assert_eq!(engine.health().repaired_and_marked(), (0, counted as u64));

@@ -18,7 +18,7 @@ pub(super) struct Membership {
     pub(super) table: Arc<Table>,
     /// The item and the place of each variable, by handle.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
-    /// Entries taken out of the feed and not delivered yet.
+    /// Entries taken from the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
     /// Room of the entries in `taken` that are from before the subscription.
     pub(super) past: Room,
@@ -37,11 +37,11 @@ pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
     variable.clear_slow_path(&state);
 }
 
-/// The queued updates of one item in a feed.
+/// The updates of one item that are queued in a feed.
 pub(super) struct WaitingOf {
     pub(super) count: u64,
     pub(super) newest: Option<u64>,
-    /// True if the subscription has ended and gets nothing else.
+    /// True if the subscription has ended and will get nothing else.
     pub(super) ended: bool,
 }
 
@@ -78,8 +78,8 @@ impl Membership {
         place
     }
 
-    /// Removes the feed from a variable's subscribers. If others share the feed, the variable is
-    /// gone, and they have all its updates too.
+    /// Removes the feed from a variable's subscribers. If others share the feed, the variable was
+    /// removed, and they also have all its updates.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
         leave_feed(variable, &self.feed);
@@ -106,7 +106,7 @@ impl Membership {
     }
 
     /// Drops the taken entries of these places. Returns their room, as the feed still counts it,
-    /// and the cost of those from before the subscription.
+    /// and the cost of the entries from before the subscription.
     pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
         let mut freed = Room::default();
         let before = self.past;
@@ -122,7 +122,7 @@ impl Membership {
         (freed, before.cost() - self.past.cost())
     }
 
-    /// Queues earlier updates of a variable before the ones to come.
+    /// Queues earlier updates of a variable before future ones.
     pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
         for update in updates {
             self.past.add(Room::one(update.value.as_slice().len()));

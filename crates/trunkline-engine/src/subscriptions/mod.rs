@@ -1,16 +1,16 @@
-//! The readers' side: one consumer holds any number of subscriptions and takes their pending
-//! updates.
+//! The readers' side: a consumer has any number of subscriptions and takes their pending updates.
 //!
-//! Each network session and each in-process subscriber has one consumer. All see the same
+//! Each network session and each in-process subscriber has one consumer. All consumers see the same
 //! deliveries, in the same order, with the same counts.
 //!
 //! # Layout
 //! - `items`: the items, their variables and their side of the ledger.
 //! - `sink`: delivery to a subscriber.
 //! - `subscribe`: adds and removes items; `indices`: the items of a subscription.
-//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a subscription's part in
-//!   a feed; `sharing`: feeds shared by several subscriptions; `in_flight`: unconfirmed deliveries.
-//! - `resume`: state left to the next session when one breaks; `teardown`: the rest of an ended
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a subscription's
+//!   membership in a feed; `sharing`: feeds shared by several subscriptions; `in_flight`:
+//!   unconfirmed deliveries.
+//! - `resume`: state of a lost session, left to the next one; `teardown`: the rest of an ended
 //!   consumer.
 //! - `ledger`: counts all updates, and compares deliveries with current values.
 
@@ -72,7 +72,7 @@ impl Subscriptions {
         }
     }
 
-    /// Counts a subscribed variable, unless it belongs to a library of the engine's own.
+    /// Counts a subscribed variable, unless it belongs to one of the engine's own libraries.
     fn count(&self, variable: &Variable) {
         if !is_reserved(variable.name()) {
             self.core.counters.subscribed.add(1);
@@ -88,30 +88,30 @@ impl Subscriptions {
 
 /// The subscriptions of one session or program, and their pending updates.
 ///
-/// [`Consumer::drain`] takes the pending updates. Call it when the consumer is woken. Also call it
+/// [`Consumer::drain`] takes the pending updates. Call it when the consumer is woken, and also
 /// after everything that may create pending updates without a wake-up: [`Consumer::subscribe`],
-/// [`Consumer::grant`], [`Consumer::poll`], and a drain that reported that more is left.
+/// [`Consumer::grant`], [`Consumer::poll`], and a drain that reported that some remain.
 pub struct Consumer {
     home: Arc<Subscriptions>,
     pub(crate) outbox: Arc<Outbox>,
     items: Items,
     variables: ItemVariables,
     subscriptions: BTreeMap<u32, Subscription>,
-    /// Numbers of its `sampled` subscriptions, in the order of their turns.
+    /// Numbers of its `sampled` subscriptions, in the order in which they are served.
     sampled: Vec<u32>,
     cursor: Cursor,
     in_flight: InFlight,
     /// Reused between drains to avoid allocations.
     taken: Vec<u32>,
     updates: Vec<Update>,
-    /// True if its `all` subscriptions may share feeds with those of other consumers.
+    /// True if its `all` subscriptions may share feeds with other consumers.
     shares_feeds: bool,
     resume: Resume,
     /// Fields opened by its peer, by handle. A field is closed when no user is left.
     pub(crate) fields: HashMap<u32, Arc<Variable>>,
-    /// Items of subscriptions that it has left to the next session.
+    /// Items of subscriptions that it leaves to the next session.
     leftovers: Vec<Leftover>,
-    /// `None` until it asks for late samples.
+    /// `None` until the consumer requests late samples.
     late: Option<Arc<LateSamples>>,
 }
 
@@ -120,12 +120,12 @@ struct Subscription {
     only_changes: bool,
     items: Indices,
     feed: Option<Membership>,
-    /// Deliveries that the subscriber still accepts (`all` over a network); `None` if only the feed
-    /// limits them.
+    /// Number of deliveries that the subscriber still accepts (`all` over a network); `None` if
+    /// only the feed limits them.
     credit: Option<u64>,
-    /// Time of the next look of a `sampled` subscription; `None` until the first poll.
+    /// Time of the next sampling of a `sampled` subscription; `None` until the first poll.
     next_due: Option<Tick>,
-    /// Index at which the period's look at the items continues in the next slice.
+    /// Index from which the next slice continues to sample the items in this period.
     sweep: u32,
 }
 
@@ -137,8 +137,8 @@ impl Consumer {
         Self::with_outbox(home, outbox)
     }
 
-    /// Creates a consumer for one of the engine's own services, such as the one that retains
-    /// values. It is not counted among the subscribers of a variable.
+    /// Creates a consumer for one of the engine's own services, such as retention. It does not
+    /// count as a subscriber of a variable.
     pub fn service(engine: impl Into<Arc<Subscriptions>>, wake: Box<dyn Wake>) -> Self {
         Self::with_outbox(engine.into(), Outbox::new(wake, true, None))
     }
@@ -163,8 +163,8 @@ impl Consumer {
         }
     }
 
-    /// Keeps deliveries of `all` subscriptions until the peer has confirmed them, so that
-    /// [`Consumer::leave`] can leave them to the next session. They may take a tenth of the bytes
+    /// Stores the deliveries of `all` subscriptions until the peer has confirmed them, so that
+    /// [`Consumer::leave`] can leave them to the next session. They may use a tenth of the bytes
     /// that may be queued. Call after [`Consumer::queue_bytes_max`] and
     /// [`Consumer::confirmed_by_peer`].
     #[must_use]
@@ -174,41 +174,43 @@ impl Consumer {
         self
     }
 
-    /// Ends a broken session, and keeps its `all` subscriptions until `until` for the session that
-    /// names it. From here on no writer waits for them. A session with very many items is sorted
-    /// out in slices, by the engine's [polls](crate::Engine::poll) or by the session that takes over.
+    /// Ends a lost session, and stores its `all` subscriptions until `until` for a session that
+    /// names it. From now on no writer waits for them. A session with very many items is processed
+    /// in slices, by the engine's [polls](crate::Engine::poll) or by the session that takes over.
     pub fn leave(self, caller: &Caller, until: Tick) {
         leave(self, caller, until);
     }
 
-    /// Makes this session the successor of another one of its peer, which broke. Re-created
-    /// subscriptions resume from what that session has left. Returns false if nothing was kept.
+    /// Makes this session the successor of a lost session of the same peer. Re-created
+    /// subscriptions resume from the state that the lost session left. Returns false if there is
+    /// none.
     pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
         self.resume.follow(&self.home, caller, session)
     }
 
-    /// Begins another request of the peer. Subscriptions that it re-creates get updates that other
-    /// subscribers' feeds still have; at most about 65,000 of their entries are examined for one
-    /// request.
+    /// Begins another request of the peer. Subscriptions that the request re-creates get updates
+    /// that are still in the feeds of other subscribers; one request examines at most about 65,000
+    /// of their entries.
     pub fn begin_request(&mut self) {
         self.resume.looks = LOOKS_PER_REQUEST;
     }
 
-    /// Number of entries in other subscribers' feeds that this request may still examine.
+    /// Returns the number of entries in other subscribers' feeds that this request may still
+    /// examine.
     pub fn looks_left(&self) -> usize {
         self.resume.looks
     }
 
-    /// Counts deliveries as received only after they are confirmed with [`Consumer::confirm`].
+    /// Counts deliveries as received only once they are confirmed with [`Consumer::confirm`].
     #[must_use]
     pub fn confirmed_by_peer(mut self) -> Self {
         self.in_flight = InFlight::confirmed_by_peer();
         self
     }
 
-    /// Limits the bytes queued in its `all` and `first:n` subscriptions together to about `max`,
-    /// counting the values and 64 bytes per update. A subscription that needs more is full, as at
-    /// its own bound. Call before the first subscription.
+    /// Limits the bytes queued in its `all` and `first:n` subscriptions together to about `max`.
+    /// Each update counts with its value and 64 bytes. A subscription that needs more counts as
+    /// full, as at its own bound. Call before the first subscription.
     #[must_use]
     pub fn queue_bytes_max(self, max: usize) -> Self {
         self.outbox.budget.limit(max);
@@ -225,7 +227,7 @@ impl Consumer {
         self
     }
 
-    /// The engine that hosts the variables, without its features.
+    /// Returns the engine that hosts the variables, without its features.
     pub fn engine(&self) -> &EngineCore {
         &self.home.core
     }
@@ -234,8 +236,8 @@ impl Consumer {
         self.subscriptions.contains_key(&subscription)
     }
 
-    /// Returns true if the subscription asks only for updates that differ from the previous one,
-    /// and `None` if there is no such subscription.
+    /// Returns true if the subscription requests only updates that differ from the previous one, or
+    /// `None` if there is no such subscription.
     pub fn only_changes(&self, subscription: u32) -> Option<bool> {
         Some(self.subscriptions.get(&subscription)?.only_changes)
     }
@@ -250,8 +252,8 @@ impl Consumer {
         }
     }
 
-    /// Allows `more` further deliveries of an `all` subscription, including first readings. The
-    /// first grant starts the counting; from then on at most the granted number is delivered.
+    /// Allows `more` additional deliveries of an `all` subscription, including first readings.
+    /// Counting begins with the first grant; from then on, only granted deliveries are made.
     pub fn grant(&mut self, subscription: u32, more: u64) {
         let Some(entry) = self.subscriptions.get_mut(&subscription) else {
             return;
@@ -262,8 +264,8 @@ impl Consumer {
         }
     }
 
-    /// Confirms the `records` oldest unconfirmed deliveries. Returns false if the peer claims more
-    /// than were sent.
+    /// Confirms the `records` oldest unconfirmed deliveries. Returns false if the peer confirms
+    /// more than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
         let before = self.in_flight.len();
         let is_right = self.in_flight.confirm(records, &mut self.items);
@@ -277,7 +279,8 @@ impl Consumer {
         self.in_flight.len()
     }
 
-    /// Returns the destination for the outcome of write `id`, in case its provider has to be asked.
+    /// Returns the destination for the outcome of write `id`, needed if its provider has to be
+    /// asked.
     pub fn completion(&self, id: u64) -> Completion {
         Completion {
             outbox: Arc::clone(&self.outbox),
@@ -295,12 +298,12 @@ impl Consumer {
         self.outbox.take_report()
     }
 
-    /// Takes the next order for a provider behind this consumer.
+    /// Takes the next order for a provider that uses this consumer.
     pub fn take_provider_order(&mut self) -> Option<ProviderOrder> {
         self.outbox.orders.lock().pop_front()
     }
 
-    /// Wakes the consumer from now on when names appear or disappear.
+    /// From now on, wakes the consumer when names appear or disappear.
     /// [`take_names_changed`](Self::take_names_changed) then returns true.
     pub fn watch_names(&self) {
         self.engine().variables.watch(&self.outbox);
@@ -311,27 +314,28 @@ impl Consumer {
         self.outbox.take_names_changed()
     }
 
-    /// Returns true if nothing is pending: no mark, no outcome and no late sample. After a subscription was closed
-    /// it may return false until the next drain.
+    /// Returns true if nothing is pending: no mark, no outcome and no late sample. After a
+    /// subscription was closed, it may return false until the next drain.
     pub fn is_idle(&self) -> bool {
         self.outbox.marks.is_empty() && !self.outbox.has_answers() && !self.has_late()
     }
 
-    /// Like [`is_idle`](Self::is_idle), for a consumer that several threads drain: if nothing is
-    /// pending, the next mark wakes it, even if it was woken for marks that another thread has taken.
+    /// Like [`is_idle`](Self::is_idle), for a consumer drained by several threads: if nothing is
+    /// pending, the next mark wakes it, even if it was woken for marks that another thread has
+    /// taken.
     pub fn is_at_rest(&self) -> bool {
         if !self.is_idle() {
             return false;
         }
         self.outbox.begin_drain();
-        // A mark made before that is seen now; one made after it wakes.
+        // A mark made before that is seen here; a mark made after it wakes the consumer.
         self.is_idle()
     }
 
-    /// Takes the samples of this variable that are too late to become its value from now on. At most
-    /// 65,536 samples and 16 MiB of values wait; a sample that does not fit is refused. At most one
-    /// consumer takes the late samples of a variable: the last one that asked for them. The consumer
-    /// is woken for them as for updates.
+    /// From now on, takes the samples of this variable that are too late to become its value. At
+    /// most 65,536 samples with 16 MiB of values wait; a sample that does not fit is refused. Only
+    /// one consumer takes the late samples of a variable: the last one to request them. Late
+    /// samples wake the consumer like updates.
     pub fn keep_late(&mut self, variable: &Variable) {
         let late = self
             .late
@@ -339,27 +343,27 @@ impl Consumer {
         variable.lock().set_late(late);
     }
 
-    /// Returns the oldest late sample that waits, with the handle of its variable. Its sequence is
-    /// above [`LATE_SEQUENCES`](trunkline_types::history::LATE_SEQUENCES), and is its own within the
+    /// Takes the oldest waiting late sample, with the handle of its variable. Its sequence is above
+    /// [`LATE_SEQUENCES`](trunkline_types::history::LATE_SEQUENCES), and is unique within the
     /// epoch.
     pub fn take_late(&mut self) -> Option<(u32, Update)> {
         self.late.as_ref()?.take()
     }
 
-    /// Returns true if late samples wait.
+    /// Returns true if late samples are waiting.
     pub fn has_late(&self) -> bool {
         self.late.as_ref().is_some_and(|late| !late.is_empty())
     }
 
-    /// Refuses late samples from now on. Those that wait can still be taken.
+    /// Refuses late samples from now on. Waiting samples can still be taken.
     pub fn close_late(&mut self) {
         if let Some(late) = &self.late {
             late.close();
         }
     }
 
-    /// Registers for a wake-up when the audit has room again, or an `all` feed that blocks writes
-    /// to `variable`. Returns false if there is room already; try again at once.
+    /// Registers for a wake-up when there is room again in the audit, or in an `all` feed that
+    /// blocks writes to `variable`. Returns false if there is room already; then retry at once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
         let mut parked = false;
         let state = variable.lock();
@@ -371,14 +375,14 @@ impl Consumer {
     }
 
     /// Registers for a wake-up when the audit has room again. Returns false if there may be room
-    /// already; try again at once.
+    /// already; then retry at once.
     pub fn wait_for_audit(&self) -> bool {
         self.engine().park(&self.outbox)
     }
 
-    /// Gives up expired remains of earlier sessions, and does the work due for `sampled`
+    /// Removes expired state of earlier sessions, and performs the tasks due for `sampled`
     /// subscriptions, at most [`SLICE`] items per call. Returns the time of the next call. A
-    /// subscription's periods are counted from the first call after it was made.
+    /// subscription's periods begin with the first call after it was made.
     pub fn poll(&mut self, now: Tick) -> Option<Tick> {
         let mut next = (self.resume).release_expired(now, &self.home, &mut Wakes::new());
         let mut budget = SLICE;
@@ -391,7 +395,7 @@ impl Consumer {
             let due =
                 subscription.poll(now, &mut budget, &self.variables, &self.items, &self.outbox);
             if had_budget && budget == 0 {
-                // The others get their turn before this one continues.
+                // Other subscriptions are served before this one continues.
                 first_next_time = Some(place + 1);
             }
             let due = due.max(now);
@@ -406,8 +410,8 @@ impl Consumer {
 }
 
 impl Subscription {
-    /// If due, marks the items that changed since the last call, as far as `budget` allows. Returns
-    /// the time of the next call.
+    /// If due, marks the items that have changed since the last call, within `budget`. Returns the
+    /// time of the next call.
     fn poll(
         &mut self,
         now: Tick,
@@ -440,7 +444,7 @@ impl Subscription {
         }
         drop(slice);
         self.sweep = 0;
-        // The next time is on the subscription's own grid. Missed periods are skipped.
+        // The next time is a multiple of the subscription's own period. Missed periods are skipped.
         let next = due.saturating_add(period);
         let next = if next > now {
             next
@@ -451,10 +455,10 @@ impl Subscription {
         next
     }
 
-    /// Returns the room left for updates from before a re-created subscription: twice its bound for
-    /// all its variables together. That many may have been in flight and queued, and that many fit
-    /// at its subscriber. With more the subscription would end with `overrun`, be re-created and
-    /// get the same updates again, without end.
+    /// Returns the room left for updates from before a re-created subscription: twice its bound,
+    /// for all its variables together. At most this number was in flight and queued, and this
+    /// number fits at its subscriber. With more, the subscription would end with `overrun`, be
+    /// re-created and get the same updates again, endlessly.
     fn room_for_past(&self) -> Room {
         let (Contract::All { elements, bytes }, Some(membership)) = (self.contract, &self.feed)
         else {
@@ -470,8 +474,8 @@ impl Subscription {
         }
     }
 
-    /// The items of a subscription that ended with `overrun`, with the exact number of updates that
-    /// each of them misses.
+    /// Returns the items of a subscription that ended with `overrun`, each with the exact number of
+    /// updates that it misses.
     fn overrun_items(&self, items: &Items, variables: &ItemVariables) -> Vec<EndedItem> {
         let Some(membership) = &self.feed else {
             return Vec::new();
@@ -490,7 +494,7 @@ impl Subscription {
                 true => state
                     .subscribers_mut()
                     .and_then(|i| i.remove_feed(&membership.feed)),
-                // The other members continue. The feed holds nothing back.
+                // The other members continue. A shared feed filters nothing out.
                 false => None,
             };
             let filtered = subscriber.map_or(0, |subscriber| subscriber.filtered);

@@ -1,9 +1,10 @@
 //! Feeds shared by several `all` subscriptions.
 //!
-//! A subscription begins with a feed of its own. When it is first drained after its variables have
-//! changed, and there is another feed of the same variables, it moves there with everything queued
-//! for it, at a moment when no writer writes any of them. Before its variables change it moves out
-//! again in the same way. So at any moment an update is in exactly one of its feeds, in order.
+//! A subscription begins with its own feed. When it is first drained after its variables have
+//! changed, and another feed has the same variables, it moves there with all its queued entries, at
+//! a moment when no writer writes any of these variables. Before its variables change, it moves out
+//! again in the same way. At any moment, an update is therefore in exactly one of its feeds, in
+//! order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +25,7 @@ impl Membership {
         Arc::new(Feed::moved_in(moved, places as u32, next as u32))
     }
 
-    /// Replaces the places in its entries by those of another feed.
+    /// Replaces the places in its entries by the places in another feed.
     fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
         for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
             entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
@@ -60,7 +61,7 @@ impl Membership {
         self.feed.set_open();
     }
 
-    /// Moves the subscription to a feed of its own, because its variables are about to change.
+    /// Moves the subscription to its own feed, because its variables are about to change.
     pub(super) fn stop_sharing(&mut self, items: &ItemVariables) {
         self.is_settled = false;
         if !self.feed.shut() {
@@ -74,7 +75,7 @@ impl Membership {
         let Some(moved) = self.feed.move_out(self.member, &mut wakes) else {
             return;
         };
-        // The places stay the same.
+        // The places remain the same.
         let feed = self.feed_of(moved);
         for (handle, state) in &mut locked {
             if let Some((_, place)) = self.by_handle.get(handle) {
@@ -89,7 +90,7 @@ impl Membership {
 }
 
 /// Moves a subscription into another feed, under the locks of all its variables. Returns false if
-/// that feed has other variables now.
+/// that feed now has other variables.
 fn join(
     membership: &mut Membership,
     found: &Arc<Feed>,
@@ -126,7 +127,7 @@ fn join(
             (Arc::clone(found), member)
         }
         Err(mut moved) => {
-            // Restores its former places.
+            // Restores its previous places.
             let back = places.iter().map(|(here, there)| (*there, *here)).collect();
             membership.translate(&mut moved, &back);
             let feed = membership.feed_of(*moved);

@@ -1,4 +1,4 @@
-//! The data a subscriber gets, and the trait that receives it.
+//! The data delivered to a subscriber, and the trait that receives it.
 
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Lost, Position};
@@ -16,12 +16,12 @@ pub struct Subscribe {
     pub only_changes: bool,
     /// The last update that the subscriber already has, from an earlier connection.
     pub resume: Option<Position>,
-    /// Under `all`: the first update uses no credit, because the subscriber knows which one it is.
+    /// Under `all`: the first update uses no credit, because the subscriber can identify it.
     pub first_is_free: bool,
 }
 
 impl Subscribe {
-    /// A subscriber that has nothing yet and wants updates that repeat a value too.
+    /// A subscriber that has nothing yet and also wants updates that repeat a value.
     pub fn new(subscription: u32, contract: Contract) -> Self {
         Self {
             subscription,
@@ -42,19 +42,20 @@ pub struct Delivery<'a> {
     pub update: &'a Update,
     /// Updates that this item missed since its previous delivery.
     pub lost: Lost,
-    /// Updates held back by `only_changes` since the previous delivery. They do not count as lost.
+    /// Updates that `only_changes` filtered out since the previous delivery. They do not count as
+    /// lost.
     pub filtered: u64,
 }
 
-/// Receives deliveries. Before each one it is asked whether it has room.
+/// Receives deliveries. Before each one it is asked whether it accepts more.
 ///
-/// It is called on the draining thread while no lock is held, so it may write variables.
+/// Called on the draining thread while no lock is held, so it may write variables.
 pub trait Sink {
     fn wants(&self) -> bool;
     fn deliver(&mut self, delivery: &Delivery<'_>);
-    /// Receives consecutive deliveries of one subscription without any loss, each an update with
-    /// its variable's handle. Takes the first one without asking, and more as long as it wants any.
-    /// Takes none if it wants them one by one through `deliver`.
+    /// Receives consecutive deliveries of one subscription without losses, each an update with its
+    /// variable's handle. Takes the first one in any case, and more as long as it accepts any.
+    /// Takes none if it needs them singly through `deliver`.
     fn deliver_all(
         &mut self,
         _subscription: u32,
@@ -62,8 +63,8 @@ pub trait Sink {
     ) {
     }
     /// Encodes updates of an `all` feed into `out`, which is empty, as one self-contained run for
-    /// all that share the feed. Each update comes with its variable's handle. Returns a number that
-    /// is stored with the run for the sinks, or `None` if this sink takes updates one by one.
+    /// all members of the feed. Each update comes with its variable's handle. Returns a number that
+    /// is stored with the run for the sinks, or `None` if this sink needs updates singly.
     fn encode(
         &mut self,
         _updates: &mut dyn Iterator<Item = (u32, &Update)>,
@@ -75,10 +76,10 @@ pub trait Sink {
     fn takes(&self, _run: &SharedRun) -> bool {
         false
     }
-    /// Receives the updates of an encoded run. None of them was preceded by a loss.
+    /// Receives the updates of an encoded run. There are no losses before any of them.
     fn deliver_run(&mut self, _subscription: u32, _run: &SharedRun) {}
-    /// Reports that the subscription has ended because it overran its bound. Everything queued was
-    /// delivered before.
+    /// Reports that the subscription has ended because it exceeded its bound. All queued updates
+    /// were delivered before.
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]);
     /// Reports that the variable was undeployed. All its updates were delivered before.
     fn gone(&mut self, subscription: u32, handle: u32);

@@ -23,8 +23,8 @@ impl Consumer {
     /// Adds a variable to a subscription. The first variable creates the subscription. A variable
     /// that is already in the subscription is left unchanged.
     ///
-    /// The first reading is the variable's current update. It is pending like every other update,
-    /// and delivered by [`Consumer::drain`].
+    /// The first reading is the variable's current update. It is pending like any other update, and
+    /// delivered by [`Consumer::drain`].
     pub fn subscribe(
         &mut self,
         caller: &Caller,
@@ -48,7 +48,7 @@ impl Consumer {
         opened
     }
 
-    /// Checks that the engine has memory left for updates queued under this contract.
+    /// Checks that the engine has memory left for queuing updates under this contract.
     fn check_memory(&self, contract: Contract) -> Result<(), AccessError> {
         let is_buffered = !matches!(contract, Contract::Latest | Contract::Sampled(_));
         match &self.home.core.memory {
@@ -124,7 +124,8 @@ impl Consumer {
             return Ok(());
         }
         let current = variable.update_locked(&state);
-        // The place in the marks comes first, because the subscriber must never name a missing one.
+        // Allocates the place in the marks first, because the subscriber must never refer to a
+        // missing one.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
@@ -146,7 +147,8 @@ impl Consumer {
         if is_kept {
             self.resume.past.settle(&mut wakes);
         }
-        // A subscriber without a position learns what it was owed before and does not get.
+        // A subscriber without a position must be told which earlier updates it was owed and will
+        // not get.
         let opened = opened.filter(|before| *before < current.sequence);
         let had = match had.or(opened) {
             None => Had::Nothing,
@@ -246,7 +248,7 @@ impl Consumer {
     }
 
     /// Ends a subscription in slices: stops its deliveries at once, and closes at most [`SLICE`]
-    /// items per call. Returns false if it must be called again, before any new subscription.
+    /// items per call. Returns false if it must be called again before any new subscription.
     ///
     /// [`SLICE`]: crate::write::SLICE
     pub fn unsubscribe_some(&mut self, subscription: u32, wakes: &mut Wakes) -> bool {
@@ -382,7 +384,7 @@ impl Consumer {
         indices.sort_unstable();
         let closed = indices.iter().filter(|index| self.close(**index, wakes));
         let closed = closed.count();
-        // Only after the subscribers are removed, so that none of them adds entries any more.
+        // Done only after the subscribers are removed, so that none of them can add entries.
         let places = closing.values().map(|(_, place)| *place).collect();
         let subscription = self.subscriptions.get_mut(&id);
         if let Some(membership) = subscription.and_then(|one| one.feed.as_mut()) {
@@ -408,7 +410,7 @@ impl Consumer {
         subscription.items.len()
     }
 
-    /// Moves an `all` subscription to a feed of its own, because its variables are about to change.
+    /// Moves an `all` subscription to its own feed, because its variables are about to change.
     fn stop_sharing(&mut self, id: u32) {
         let subscription = self.subscriptions.get_mut(&id);
         if let Some(membership) = subscription.and_then(|one| one.feed.as_mut()) {
@@ -436,7 +438,7 @@ impl Consumer {
     }
 }
 
-/// Removes a subscriber, and frees memory that no other one needs.
+/// Removes a subscriber, and frees memory that no other subscriber needs.
 pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Subscriber> {
     let mut state = variable.lock();
     let removed = state.remove_subscriber(outbox, index);

@@ -1,5 +1,5 @@
-//! Ends a consumer with many items in slices, so that neither its own thread nor the other sessions
-//! on that thread have to wait for it.
+//! Ends a consumer with many items in slices, so that neither its own thread nor other sessions on
+//! that thread have to wait.
 
 use super::Subscriptions;
 use super::indices::Indices;
@@ -27,26 +27,27 @@ pub(super) struct Leftover {
     pub(super) subscriber: LeftSubscriber,
 }
 
-/// References that the variables of these items still hold to them.
+/// References to these items that their variables still contain.
 #[derive(Debug)]
 pub(super) enum LeftSubscriber {
     /// A subscription with a contract other than `all`.
     Own,
     /// A feed without members.
     Feed(Arc<Feed>),
-    /// Nothing: the feed continues without it, or another subscriber leaves it.
+    /// Nothing: the feed continues without it, or another subscriber removes it.
     Nothing,
 }
 
 impl Leftover {
-    /// The rest of an `all` subscription. It leaves its feed: from here on no writer waits for it.
+    /// Returns the rest of an `all` subscription. It leaves its feed, so no writer waits for it any
+    /// more.
     pub(super) fn of_feed(items: Indices, membership: Membership, wakes: &mut Wakes) -> Self {
         let Membership { feed, member, .. } = membership;
         let mut is_left = feed.depart_from_others(member, wakes);
         if !is_left {
             is_left = feed.shut();
             if is_left {
-                // Others have joined since, and continue.
+                // Others have joined in the meantime, and continue.
                 feed.set_open();
             }
             feed.depart(member, wakes);

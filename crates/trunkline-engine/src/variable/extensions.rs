@@ -1,5 +1,5 @@
-//! The data that features keep at a variable, and the calls they get when it changes. Features know
-//! the variable; the variable knows no feature by name.
+//! The data that features store at a variable, and their calls when it changes. Features know the
+//! variable; the variable knows no feature by name.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,19 +13,19 @@ use crate::delivery::outbox::Wakes;
 use crate::outcome::Refusal;
 use crate::update::Update;
 
-/// The part of a feature that belongs to one variable and is guarded by its lock. A variable has at
-/// most one extension of each type. The caller of each method holds the lock.
+/// The part of a feature that belongs to one variable and is protected by its lock. A variable has
+/// at most one extension of each type. The caller of each method holds the lock.
 pub(crate) trait Extension: Any + Debug + Send {
     /// The extensions of a variable are called in ascending order of this number.
     fn order(&self) -> u8;
 
-    /// Returns true if the extension only follows the value: it refuses no change, and it needs no
+    /// Returns true if the extension only observes the value: it refuses no change, and needs no
     /// update whose value lies in the variable's [quiet range](State::set_quiet).
     fn only_monitors(&self) -> bool {
         false
     }
 
-    /// Checks whether the variable may be changed. May keep what it refuses.
+    /// Checks whether the variable may be changed. May store the refused change.
     fn admit(
         &mut self,
         _variable: &Variable,
@@ -35,19 +35,19 @@ pub(crate) trait Extension: Any + Debug + Send {
         Ok(())
     }
 
-    /// Returns true if an update that equals the last one within the deadband must be committed all
-    /// the same.
+    /// Returns true if an update must be committed even though it is within the deadband of the
+    /// last one.
     fn needs_commit(&self, _variable: &Variable, _update: &Update, _moment: Moment) -> bool {
         false
     }
 
-    /// A client's write was applied, or changed nothing.
+    /// Called after a client's write was applied or left the value unchanged.
     fn written(&mut self, _variable: &Variable, _caller: &Caller, _properties: &Properties) {}
 
-    /// The variable has a new update, and its subscribers know of it.
+    /// Called after the variable has a new update and its subscribers were notified.
     fn committed(&self, _commit: &Committed<'_>, _wakes: &mut Wakes) {}
 
-    /// The variable was edited, stopped or started.
+    /// Called after the variable was edited, stopped or started.
     fn reconfigured(&self, _at: &Committed<'_>, _wakes: &mut Wakes) {}
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Admission<'a> {
         properties: &'a Properties,
     },
     Source(&'a Update),
-    /// A quality that the source reports for the last value.
+    /// A quality reported by the source for the last value.
     Quality(Quality),
 }
 
@@ -69,12 +69,12 @@ pub(crate) struct Committed<'a> {
     pub(crate) state: &'a State,
     pub(crate) update: &'a Update,
     pub(crate) moment: Moment,
-    /// Set if the caller named a different variable than the one that was written.
+    /// Set if the caller named a variable other than the written one.
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 
-/// The numbers that concern no extension that [only monitors](Extension::only_monitors), as an
-/// interval that includes its ends, and the quality they must have.
+/// The numbers that are irrelevant to all extensions that [only monitor](Extension::only_monitors),
+/// as a closed interval, and the quality that they must have.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct QuietRange {
     pub(crate) quality: Quality,
@@ -83,7 +83,7 @@ pub(crate) struct QuietRange {
 }
 
 impl QuietRange {
-    /// Every update concerns an extension.
+    /// Every update is relevant to an extension.
     pub(crate) const EMPTY: Self = Self {
         quality: Quality::GOOD,
         low: f64::INFINITY,
@@ -169,8 +169,8 @@ impl State {
         }
     }
 
-    /// Sets the range of numbers that concern no extension that only monitors. It is empty after
-    /// extensions were attached or detached.
+    /// Sets the range of numbers that are irrelevant to extensions that only monitor. The range
+    /// becomes empty whenever extensions are attached or detached.
     pub(crate) fn set_quiet(&self, quiet: QuietRange) {
         if let Some(extra) = &self.extra {
             extra.extensions.quiet.set(quiet);
@@ -201,7 +201,7 @@ impl Variable {
         self.note_extensions(state);
     }
 
-    /// Sets the flags that say what extensions the variable has.
+    /// Sets the flags that tell which kinds of extensions the variable has.
     fn note_extensions(&self, state: &State) {
         let extensions = state.extensions();
         let only_monitor = extensions.iter().all(|one| one.only_monitors());
@@ -210,7 +210,7 @@ impl Variable {
         state.set_quiet(QuietRange::EMPTY);
     }
 
-    /// Changes the extension of type `E`, which is added if there is none.
+    /// Changes the extension of type `E`, adding it if there is none.
     pub(crate) fn change_extension<E: Extension + Default>(
         &self,
         state: &mut State,
@@ -224,7 +224,8 @@ impl Variable {
         }
     }
 
-    /// Checks whether the variable may be changed. It may if it [has no rules](Self::has_rules).
+    /// Checks whether the variable may be changed. Always allowed if there are [no
+    /// rules](Self::has_rules).
     #[cold]
     pub(crate) fn admit(
         &self,
@@ -249,7 +250,7 @@ impl Variable {
         extensions.any(|one| one.needs_commit(self, update, moment))
     }
 
-    /// A client's write was applied, or changed nothing.
+    /// Informs the extensions that a client's write was applied or left the value unchanged.
     #[cold]
     pub(crate) fn written(&self, state: &mut State, caller: &Caller, properties: &Properties) {
         for extension in state.extensions_mut() {
@@ -308,7 +309,7 @@ mod tests {
     use crate::sync::{Arc, AtomicUsize, Ordering};
     use crate::write::Write;
 
-    /// A feature that the write path does not know.
+    /// A feature unknown to the write path.
     #[derive(Debug)]
     struct Foreign {
         order: u8,
@@ -347,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Another one, which is called first.
+    /// Another feature, which is called first.
     #[derive(Debug)]
     struct First(Foreign);
 

@@ -1,5 +1,6 @@
-//! One variable: its cold properties (shared) and its newest update. Module `state` has the rest of
-//! what its lock guards, such as the subscribers, and `extensions` the data of features.
+//! One variable: its rarely used properties (shared) and its newest update. Module `state` contains
+//! the rest of the data protected by its lock, such as the subscribers, and `extensions` the data
+//! of features.
 
 mod extensions;
 mod redirect;
@@ -27,12 +28,12 @@ use crate::outcome::AccessError;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Cell, Encoded, PlainUpdate, Update, f64_of_word};
 
-/// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
-/// slot.
+/// A deployed variable. Kept small: a plain `f64` takes less than 300 bytes, including its name and
+/// its slot.
 pub struct Variable {
     handle: u32,
-    /// Low bits: index of the provider plus one, or 0 for a held variable. High bits: the rare
-    /// states below, which are readable without the lock.
+    /// Low bits: index of the provider plus one, or 0 without a provider. High bits: the rare
+    /// states below, which can be read without the lock.
     flags: AtomicU32,
     name: Box<str>,
     /// The properties as deployed. [`State::edited`] overrides them, except for the type, the
@@ -49,17 +50,17 @@ const FORCED: u32 = 1 << 28;
 const EDITED: u32 = 1 << 29;
 /// The variable has [extensions](crate::variable::Extension) that do more than monitor its value.
 const EXTENDED: u32 = 1 << 25;
-/// Writes by clients are recorded in the audit.
+/// The audit records writes by clients.
 const AUDITED: u32 = 1 << 24;
 /// The variable is a number without rules; see [`write_plain`](Variable::write_plain).
 const PLAIN: u32 = 1 << 26;
-/// The variable is an alias: it shows and writes another variable.
+/// The variable is an alias: it shows another variable and passes writes on to it.
 const ALIAS: u32 = 1 << 27;
-/// Set on a plain variable that has subscribers that the fast path does not serve.
+/// Set on a plain variable with subscribers that the fast path does not serve.
 const SLOW_PATH: u32 = 1 << 23;
 /// The variable has extensions, and all of them [only monitor](Extension::only_monitors) its value.
 const MONITORED: u32 = 1 << 22;
-/// The bits that hold the index of the provider plus one.
+/// The bits of the provider's index plus one.
 const PROVIDER: u32 = (1 << 22) - 1;
 
 impl Variable {
@@ -75,8 +76,8 @@ impl Variable {
         }
     }
 
-    /// The handle: the same number for every connection, never reused within an epoch. The slot in
-    /// it is reused: see [`slot_of`](trunkline_types::definition::slot_of).
+    /// Returns the handle: the same number for every connection, never reused within an epoch. The
+    /// slot in it is reused: see [`slot_of`](trunkline_types::definition::slot_of).
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle
@@ -109,7 +110,7 @@ impl Variable {
         }
     }
 
-    /// Returns true if `properties` are still the current ones. The caller holds the lock.
+    /// Returns true if `properties` are the current ones. The caller holds the lock.
     #[inline]
     pub(crate) fn is_current(&self, state: &State, properties: &PropertiesRef<'_>) -> bool {
         match (properties, state.edited()) {
@@ -119,7 +120,7 @@ impl Variable {
         }
     }
 
-    /// Replaces the current properties by `properties`, which must satisfy
+    /// Replaces the current properties with `properties`, which must satisfy
     /// [`is_made_for`](Self::is_made_for). The caller holds the lock.
     pub(crate) fn edit(
         &self,
@@ -150,8 +151,8 @@ impl Variable {
         state.edited().unwrap_or(&self.properties)
     }
 
-    /// Returns true if the variable can take these properties, that is if everything its memory
-    /// layout depends on is the same.
+    /// Returns true if the variable can use these properties: everything that determines its memory
+    /// layout is the same.
     pub(crate) fn is_made_for(&self, properties: &Properties) -> bool {
         let own = &self.properties;
         own.data_type == properties.data_type
@@ -161,7 +162,7 @@ impl Variable {
             && own.alias.is_empty() == properties.alias.is_empty()
     }
 
-    /// The properties as deployed. Their type, scope, FIFO and timestamps are always current.
+    /// Returns the deployed properties. Their type, scope, FIFO and timestamps are always current.
     pub(crate) fn deployed(&self) -> &Arc<Properties> {
         &self.properties
     }
@@ -175,19 +176,19 @@ impl Variable {
         &self.properties.data_type
     }
 
-    /// The sequence of the newest update; 0 before the first write.
+    /// Returns the sequence of the newest update; 0 before the first write.
     pub fn sequence(&self) -> u64 {
         self.cell.sequence()
     }
 
-    /// The newest update. Takes no lock unless the value is longer than 24 bytes.
+    /// Returns the newest update. Takes no lock unless the value is longer than 24 bytes.
     pub fn update(&self) -> Update {
         let update = self.cell.read(self.data_type());
         update.unwrap_or_else(|| self.update_locked(&self.lock()))
     }
 
-    /// The newest update as a sample. Before the first write it is the type's default with quality
-    /// `bad: no-value`.
+    /// Returns the newest update as a sample. Before the first write, it is the type's default with
+    /// the quality `bad: no-value`.
     pub fn sample(&self) -> Sample {
         self.sample_of(&self.update())
     }
@@ -248,20 +249,20 @@ impl Variable {
         ledger
     }
 
-    /// Counts writes that were lost before they reached the engine: in a mirrored source, or by an
+    /// Counts writes that were lost before they reached the engine: in a mirrored source, or in an
     /// I/O server that had to wait too long.
     pub fn count_upstream_lost(&self, count: u64) {
         self.lock()
             .count(count, |unapplied| &mut unapplied.upstream_lost);
     }
 
-    /// Counts writes that their writer replaced by a newer one before sending them.
+    /// Counts writes that their writer replaced by newer ones before sending them.
     pub fn count_superseded(&self, count: u64) {
         self.lock()
             .count(count, |unapplied| &mut unapplied.superseded);
     }
 
-    /// Number of subscriptions, without those of the engine's own services.
+    /// Returns the number of subscriptions, except those of the engine's own services.
     pub fn subscribers(&self) -> usize {
         let state = self.lock();
         let is_counted = |one: &&Arc<Outbox>| !one.is_service;
@@ -269,7 +270,7 @@ impl Variable {
         plain + buffers(&state, &mut |_| ())
     }
 
-    /// Returns the subscribing connections, each once, `max` at most.
+    /// Returns the subscribing connections, each once, at most `max`.
     pub fn readers(&self, max: usize) -> Vec<Reader> {
         let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
         let mut note = |outbox: &Arc<Outbox>| {
@@ -284,7 +285,7 @@ impl Variable {
             plain.for_each(&mut note);
             buffers(&state, &mut note);
         }
-        // Outside the lock, because `reader` runs code of the consumer's owner.
+        // Called outside the lock, because `reader` runs code of the consumer's owner.
         outboxes.iter().map(|outbox| outbox.reader()).collect()
     }
 
@@ -294,7 +295,7 @@ impl Variable {
         buffers(&self.lock(), visit);
     }
 
-    /// Reports the buffer pressure of each of those subscriptions before an update of `bytes`.
+    /// Reports the buffer pressure of each of these subscriptions before an update of `bytes`.
     pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
         let state = self.lock();
         let Some(subscribers) = state.subscribers() else {
@@ -316,8 +317,8 @@ impl Variable {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
             return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
         }
-        // No writer publishes while the lock is held, so the read cannot be lapped; a counted buffer
-        // would have been found above.
+        // No writer publishes while the lock is held, so no writer can overtake the read. A
+        // reference-counted buffer would have been found above.
         let update = self.cell.read(self.data_type());
         update.unwrap_or_else(|| self.update_without_value())
     }
@@ -342,7 +343,7 @@ impl Variable {
     }
 
     /// Like [`publish`](Self::publish), for a caller that has borrowed the rest of the state.
-    /// `shared` is the state's field.
+    /// `shared` is the state's field of that name.
     #[inline]
     pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
         *shared = update.value.shared().map(Arc::clone);
@@ -360,7 +361,8 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
     }
 
-    /// Returns true if the variable is an alias: it shows and writes another one (H-20).
+    /// Returns true if the variable is an alias: it shows another variable and passes writes on
+    /// (H-20).
     #[inline]
     pub fn is_alias(&self) -> bool {
         // Relaxed: the flag is set at creation and never changes.
@@ -371,15 +373,15 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
-    /// Returns true if the variable has extensions. The result holds as long as the caller holds the
-    /// lock.
+    /// Returns true if the variable has extensions. The result remains valid while the caller holds
+    /// the lock.
     #[inline]
     pub(crate) fn is_extended(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (EXTENDED | MONITORED) != 0
     }
 
-    /// Returns true if the variable has extensions, and all of them only monitor its value. The result
-    /// holds as long as the caller holds the lock.
+    /// Returns true if the variable has extensions, and all of them only monitor its value. The
+    /// result remains valid while the caller holds the lock.
     #[inline]
     pub(crate) fn is_monitored(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & MONITORED != 0
@@ -412,7 +414,7 @@ impl Variable {
         }
     }
 
-    /// Returns true if a write may have to be carried out in a different way than by a commit.
+    /// Returns true if a hook may have to carry out a write instead of an ordinary commit.
     #[inline]
     pub(crate) fn is_hooked(&self, is_client: bool) -> bool {
         let flags = match is_client {
@@ -423,56 +425,56 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Returns true if something may refuse a write: the variable is gone or stopped, or has
-    /// extensions that do more than monitor it. The result holds as long as the caller holds the
-    /// lock.
+    /// Returns true if a write may be refused: the variable is gone or stopped, or has extensions
+    /// that do more than monitor it. The result remains valid while the caller holds the lock.
     #[inline]
     pub(crate) fn has_rules(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | EXTENDED) != 0
     }
 
-    /// Returns true if writes by clients are recorded in the audit (B-24).
+    /// Returns true if the audit records writes by clients (B-24).
     #[inline]
     pub(crate) fn is_audited(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & AUDITED != 0
     }
 
-    /// Returns true if the variable is plain and nothing has changed that: no provider, not forced,
-    /// not edited, not stopped. It may be monitored. The result holds as long as the caller holds
+    /// Returns true if the variable is plain and still unchanged: no provider, not forced, not
+    /// edited, not stopped. It may be monitored. The result remains valid while the caller holds
     /// the lock.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & !MONITORED == PLAIN
     }
 
-    /// Marks the variable as one with subscribers that the fast path does not serve. The caller holds
+    /// Marks the variable as having subscribers that the fast path does not serve. The caller holds
     /// the lock.
     pub(crate) fn set_slow_path(&self, state: &State) {
         self.set(state, SLOW_PATH);
     }
 
-    /// Clears that mark, which opens the fast path again, if no such subscriber is left. The caller
-    /// holds the lock.
+    /// Clears that mark if no such subscriber is left, which enables the fast path again. The
+    /// caller holds the lock.
     pub(crate) fn clear_slow_path(&self, state: &State) {
         if state.subscribers().is_none_or(Subscribers::has_only_feeds) {
             self.clear(state, SLOW_PATH);
         }
     }
 
-    /// Returns true if a reader has nothing to consider except the cell.
+    /// Returns true if a reader needs only the cell.
     #[inline]
     pub(crate) fn is_plain_to_read(&self) -> bool {
         // Acquire: as in `is_gone`.
         self.flags.load(Ordering::Acquire) & (PLAIN | GONE | EDITED) == PLAIN
     }
 
-    /// Returns true if every write is refused, also that of the source. The result holds as long as the caller holds the lock.
+    /// Returns true if every write is refused, even from the source. The result remains valid while
+    /// the caller holds the lock.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | FORCED) != 0
     }
 
-    /// Marks the variable as undeployed. The caller holds the lock, so no write is between its
+    /// Marks the variable as undeployed. The caller holds the lock, so no write can be between its
     /// check and its commit.
     pub(crate) fn set_gone(&self, state: &State) {
         self.set(state, GONE);
@@ -502,8 +504,8 @@ impl Variable {
     }
 
     pub(crate) fn provider_index(&self) -> Option<usize> {
-        // Relaxed: the index orders no other data; the provider is looked up under the providers'
-        // own lock.
+        // Relaxed: the index orders no other data. The providers' own lock protects the lookup of
+        // the provider.
         ((self.flags.load(Ordering::Relaxed) & PROVIDER) as usize).checked_sub(1)
     }
 
@@ -526,26 +528,27 @@ impl Variable {
     }
 }
 
-// The fast path for numbers without rules, whose only subscribers are those of the newest value
-// and those that share one `all` feed. Most variables of a program are of this kind.
+// The fast path for numbers without rules whose only subscribers are `latest` ones and those that
+// share one `all` feed. Most variables of a program are of this kind.
 //
-// These reads and writes are the ordinary ones without the steps that would find nothing to do.
-// When the fast path does not apply, the caller uses the ordinary path,
-// `Engine::try_write` and `Variable::update`, which also reports the reason of a refusal.
+// These reads and writes are the ordinary ones without the steps that would have no effect. When
+// the fast path does not apply, the caller uses the ordinary path, `Engine::try_write` and
+// `Variable::update`, which also reports the reason for a refusal.
 impl Variable {
-    /// Length of its value in wire form, in bytes, if the fast path [can read
-    /// it](Self::read_plain).
+    /// Returns the length of its value in wire form, in bytes, if the fast path can
+    /// [read](Self::read_plain) it.
     #[inline]
     pub fn plain_bytes(&self) -> usize {
         self.data_type().fixed_size().unwrap_or(size_of::<u64>())
     }
 
-    /// Writes `value` for a client, stamped with `wall`, and returns the sequence of the update.
+    /// Writes `value` for a client, with the timestamp `wall`, and returns the sequence of the
+    /// update.
     ///
     /// Applies only if the write involves nothing but the variable, `latest` subscribers and
     /// subscribers of one `all` feed that has room: no rule, no other subscriber, no provider, no
-    /// alias, no edited configuration, and no alarm whose state may change. Otherwise writes nothing and returns `None`; use the
-    /// ordinary path then.
+    /// alias, no edited configuration, and no alarm whose state may change. Otherwise writes
+    /// nothing and returns `None`; the caller then uses the ordinary path.
     #[inline(always)]
     pub fn write_plain(
         &self,
@@ -568,8 +571,8 @@ impl Variable {
         self.write_word(caller, wall, word, wakes)
     }
 
-    /// Like [`write_plain`](Self::write_plain), for a value in wire form that is not yet checked.
-    /// Booleans take the ordinary path, because not every byte is a valid one.
+    /// Like [`write_plain`](Self::write_plain), for an unchecked value in wire form. Booleans use
+    /// the ordinary path, because not every byte is a valid boolean.
     #[inline]
     pub fn write_plain_wire(
         &self,
@@ -633,7 +636,7 @@ impl Variable {
                 };
                 extra.subscribers.commit_short(update, wakes, publish)?
             }
-            // Two feeds are being merged into one whose subscribers have not joined yet.
+            // Two feeds are being merged into one that its subscribers have not joined yet.
             Some(extra) if extra.subscribers.has_only_feeds() => return None,
             Some(_) => {
                 // Sets the flag, so that later writes skip this path without checking again.
@@ -647,8 +650,8 @@ impl Variable {
         Some(sequence)
     }
 
-    /// Returns the newest update if the cell alone holds all that a read needs, or `None` if the
-    /// ordinary path must be used.
+    /// Returns the newest update if a read needs only the cell, or `None` if the ordinary path must
+    /// be used.
     #[inline]
     pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
         if !caller.rights.read || !self.is_visible_to(caller) || !self.is_plain_to_read() {
@@ -658,7 +661,7 @@ impl Variable {
     }
 }
 
-/// The quality that [`stamp`](crate::write::accept) gives a write without a timestamp of its own.
+/// The quality that [`stamp`](crate::write::accept) gives a write without its own timestamp.
 const STAMPED: Quality = Quality::GOOD;
 const UNSTAMPED: Quality = Quality::GOOD.with_clock(Clock::Unknown, ClockSync::Unknown);
 
@@ -677,7 +680,7 @@ fn first_flags(properties: &Properties) -> u32 {
 }
 
 /// Returns true if a variable with these properties is plain when it is deployed. Later changes are
-/// in its flags and in the state that its lock guards.
+/// in its flags, and in the state protected by its lock.
 pub(crate) fn is_plain(properties: &Properties) -> bool {
     let is_number = matches!(
         properties.data_type,

@@ -1,4 +1,4 @@
-//! A write that another variable carries out than the one its caller named.
+//! A write that is carried out by a variable other than the one named by the caller.
 
 use std::cell::OnceCell;
 
@@ -22,14 +22,14 @@ impl<'a> Redirect<'a> {
         }
     }
 
-    /// Records the outcome at `variable`, if the caller named that one.
+    /// Records the outcome at `variable`, if the caller named this variable.
     pub(crate) fn note(&self, variable: &Variable, outcome: &WriteOutcome) {
         if variable.handle() == self.named.handle() {
             let _first = self.reached.set(outcome.clone());
         }
     }
 
-    /// Converts the outcome where the write was carried out into the outcome at the named variable.
+    /// Converts the outcome at the written variable into the outcome at the named variable.
     pub(crate) fn outcome(&self, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
         match self.reached.get() {
             Some(reached) => reached.clone(),
@@ -38,7 +38,7 @@ impl<'a> Redirect<'a> {
     }
 }
 
-/// Returns and counts the outcome at a variable that the caller named and the update did not reach.
+/// Returns and counts the outcome at a named variable that the update did not reach.
 pub(crate) fn unreached(named: &Variable, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
     let mut state = named.lock();
     match &outcome {

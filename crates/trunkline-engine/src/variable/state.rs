@@ -1,4 +1,4 @@
-//! The state guarded by a variable's lock.
+//! The state protected by a variable's lock.
 
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableValue, TableWriter};
 use trunkline_types::definition::{generation_of, slot_of};
@@ -18,8 +18,8 @@ use crate::update::Update;
 pub(crate) struct State {
     pub(crate) offered: u64,
     pub(crate) latest: LatestSubscribers,
-    /// Allocated with the first subscriber of another kind, the first value too long for the cell,
-    /// or the first write that was not applied.
+    /// Allocated with the first subscriber of another kind, the first value that is too long for
+    /// the cell, or the first write that was not applied.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Extra {
     /// The current properties, if they differ from the deployed ones.
     pub(super) edited: Option<Arc<Properties>>,
     pub(super) extensions: Extensions,
-    /// The consumer that takes late samples, if one does.
+    /// The consumer that takes late samples, if any.
     late: Option<Weak<LateSamples>>,
-    /// The session that wrote the value the device accepted last; 0 for none.
+    /// The session that wrote the value last accepted by the device; 0 for none.
     put_by: u32,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
@@ -50,12 +50,12 @@ pub(crate) struct Unapplied {
     /// The last refusal, and the sequence of the newest update at that time.
     pub(crate) last_refusal: Option<(u64, Refusal)>,
     /// The sequence of the newest update at the last unchanged write, and the number of unchanged
-    /// writes while it was the newest.
+    /// writes while that update was the newest.
     pub(crate) unchanged_since: (u64, u64),
 }
 
 impl State {
-    /// Number of writes that confirmed the value without changing it.
+    /// Returns the number of writes that confirmed the value without changing it.
     pub(crate) fn confirmed(&self) -> u64 {
         let extra = self.extra.as_deref();
         extra
@@ -63,7 +63,7 @@ impl State {
             .map_or(0, |unapplied| unapplied.unchanged)
     }
 
-    /// The session that wrote the value the variable's device accepted last.
+    /// Returns the session that wrote the value last accepted by the variable's device.
     pub(crate) fn put_by(&self) -> Option<u32> {
         let put_by = self.extra.as_ref()?.put_by;
         (put_by > 0).then_some(put_by)
@@ -91,7 +91,7 @@ impl State {
         (!subscribers.is_empty()).then_some(subscribers)
     }
 
-    /// Returns the subscriptions, allocating the place for them if there is none yet.
+    /// Returns the subscriptions, allocating their structure if there is none yet.
     pub(crate) fn make_subscribers(&mut self) -> &mut Subscribers {
         &mut self.extra.get_or_insert_default().subscribers
     }
@@ -120,8 +120,8 @@ impl State {
         self.extra.get_or_insert_default().late = Some(Arc::downgrade(late));
     }
 
-    /// Keeps a sample that is older than the live value for the history that records the variable,
-    /// if one does.
+    /// Stores a sample that is older than the live value for the history that records the variable,
+    /// if any.
     pub(crate) fn keep_late(
         &self,
         variable: &Variable,
@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// Removes a subscription. Returns `None` if it was a `latest` one without filters, or not
+    /// Removes a subscription. Returns `None` if it was a `latest` one without filters, or was not
     /// found.
     pub(crate) fn remove_subscriber(
         &mut self,
@@ -178,7 +178,7 @@ impl State {
         self.latest.items_of(outbox).any(|one| one == item)
     }
 
-    /// The items of a consumer, except those of `all` subscriptions.
+    /// Returns the items of a consumer, except those of `all` subscriptions.
     pub(crate) fn items_of(&self, outbox: &Arc<Outbox>) -> impl Iterator<Item = u32> {
         let others = self
             .subscribers()
@@ -243,7 +243,7 @@ impl State {
         if variable.properties_locked(self).access == Access::WriteOnly {
             return TableEntry::Elsewhere;
         }
-        // The lock is held, so no writer overtakes this read.
+        // The lock is held, so no writer can overtake this read.
         let Some(update) = variable.cell.read(variable.data_type()) else {
             return TableEntry::Elsewhere;
         };
@@ -270,11 +270,11 @@ pub(crate) struct LatestSubscriber {
     item: u32,
 }
 
-/// Item number that denotes a table of last values instead of a subscription. No subscription has
+/// Item number that represents a table of last values instead of a subscription. No consumer has
 /// that many items.
 const TABLE: u32 = u32::MAX;
 
-/// The `latest` subscriptions without filters of one variable. An engine may have millions of them,
+/// The `latest` subscriptions of one variable without filters. An engine may have millions of them,
 /// so the list has no spare capacity. Tables of last values come first.
 #[derive(Debug, Default)]
 pub(crate) struct LatestSubscribers(Box<[LatestSubscriber]>);
@@ -312,7 +312,7 @@ impl LatestSubscribers {
         true
     }
 
-    /// Stores changes in the table of `outbox` from now on.
+    /// From now on, stores changes in the table of `outbox`.
     pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
         let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
         if !self.0.iter().any(is_it) {
@@ -348,7 +348,7 @@ impl LatestSubscribers {
         tables.filter_map(|one| one.outbox.table.as_ref())
     }
 
-    /// Marks the subscriptions; tables come first and have no marks.
+    /// Marks the subscriptions. Tables come first and have no marks.
     #[inline]
     pub(crate) fn announce(&self, wakes: &mut Wakes) {
         let subscriptions = match self.has_tables() {

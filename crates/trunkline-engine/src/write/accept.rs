@@ -1,4 +1,4 @@
-//! Step 3 of a write, the part that needs no lock: how the value is transformed before the commit.
+//! The part of step 3 of a write that needs no lock: conversion of the value before the commit.
 
 use trunkline_types::{
     Clock, ClockSync, DataType, Properties, Quality, Reason, Timestamp, Value, wire,
@@ -11,9 +11,9 @@ use crate::write::{Origin, Write};
 #[derive(Clone, Copy, Debug)]
 pub enum WriteValue<'a> {
     Value(&'a Value),
-    /// The variable's wire form, not yet checked.
+    /// The variable's wire form, unchecked.
     Wire(&'a [u8]),
-    /// The variable's wire form, not yet checked, in memory that the update may keep.
+    /// The variable's wire form, unchecked, in memory that the update may take over.
     Encoded(&'a Encoded),
 }
 
@@ -28,15 +28,15 @@ impl WriteValue<'_> {
     }
 }
 
-/// A value that passed every rule that does not depend on the variable's current state. It is built
-/// in its final place, because moving it costs as much as the rest of a write.
+/// A value that satisfies every rule that does not depend on the variable's current state. It is
+/// built in its final place, because moving it costs as much as the rest of a write.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     /// The update to commit. Its sequence, engine timestamp and writer are not set yet.
     pub(crate) update: Update,
     /// The value as a number, if a deadband applies.
     pub(crate) number: Option<f64>,
-    /// True if the writer gave the source timestamp; false if it is the time of arrival.
+    /// True if the writer supplied the source timestamp; false if it is the time of arrival.
     pub(crate) is_stamped: bool,
 }
 
@@ -59,7 +59,7 @@ impl Accepted {
 }
 
 /// Applies timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04). Always
-/// inlined, because a call would slow down a single write.
+/// inlined, because a call would slow down single writes.
 #[inline(always)]
 pub(crate) fn accept(
     properties: &Properties,
@@ -127,8 +127,8 @@ fn deadband_percent(properties: &Properties, write: &Write<'_>) -> f64 {
     }
 }
 
-/// Returns true if the change is within the deadband of the current value (H-05). A change of
-/// quality, the first value and a step to or from NaN never are.
+/// Returns true if the change is within the deadband of the current value (H-05). Never true for a
+/// change of quality, the first value, or a change to or from NaN.
 pub(crate) fn within_deadband(
     properties: &Properties,
     write: &Write<'_>,
@@ -157,8 +157,8 @@ struct Stamp {
     is_stamped: bool,
 }
 
-/// Returns the timestamp that a write is stored with, and the quality that names the clock it came
-/// from (B-40, B-41).
+/// Returns the timestamp stored with a write, and the quality that names the clock of the timestamp
+/// (B-40, B-41).
 #[inline(always)]
 fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
     let quality = write.quality.unwrap_or(Quality::GOOD);
@@ -176,8 +176,8 @@ fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
         is_stamped: false,
     };
     match write.source_timestamp {
-        // The writer gave no time, so both timestamps are the engine's, whatever clock the quality
-        // names.
+        // The writer supplied no time, so both timestamps come from the engine, whatever clock the
+        // quality names.
         None if quality.clock() == Clock::Engine => arrived(quality),
         None => arrived(quality.with_clock(Clock::Engine, ClockSync::Unknown)),
         Some(source_timestamp) if source_timestamp.is_plausible() => {
@@ -193,8 +193,8 @@ fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
                 is_stamped: true,
             }
         }
-        // The source's clock was never set and reads 1970. The sample is marked, and stamped on
-        // arrival.
+        // The source's clock was never set and shows 1970. The sample is marked, and gets the time
+        // of arrival.
         Some(_) => arrived(
             quality
                 .worst(Quality::uncertain(Reason::ClockUnset))
@@ -246,7 +246,7 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Decodes the value for computation. A raw value to be scaled may have another numeric type.
+/// Decodes the value for computation. A raw value to be scaled may have a different numeric type.
 fn decode(data_type: &DataType, value: &WriteValue<'_>, raw: bool) -> Result<Value, Refusal> {
     match value {
         WriteValue::Value(value) if raw || value.has_type(data_type) => Ok((*value).clone()),
@@ -264,8 +264,8 @@ fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
         .map_err(Refusal::InvalidValue)
 }
 
-/// Returns the end of the range that `number` exceeds, as a value of a numeric type. Whole numbers
-/// are rounded into the range.
+/// Returns the limit that `number` exceeds, as a value of a numeric type. Whole numbers are rounded
+/// into the range.
 #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
 fn coerced(number: f64, low: f64, high: f64, data_type: &DataType) -> Value {
     let (end, whole) = if number < low {

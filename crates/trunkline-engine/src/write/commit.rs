@@ -1,5 +1,5 @@
 //! The part of a write under the variable's lock: decision and commit. Every commit ends in
-//! [`commit_update`], also those that no client asked for.
+//! [`commit_update`], including those that no client requested.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) enum Decision {
     /// The value equals the update with this sequence.
     Unchanged { sequence: u64 },
     /// The value becomes the newest update. `changed` is false only if value and quality were
-    /// compared with those of the previous update and are the same.
+    /// compared with those of the previous update and are equal.
     Commit { changed: bool },
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn decide(
     Ok(Decision::Commit { changed })
 }
 
-/// Returns true if the update is not committed, because its change lies within the deadband (H-05)
-/// and no feature needs it. Always inlined, because a call would slow down a write.
+/// Returns true if the update is not committed, because its change is within the deadband (H-05)
+/// and no feature needs it. Always inlined, because a call would slow down writes.
 #[inline(always)]
 pub(crate) fn is_withheld(
     variable: &Variable,
@@ -142,8 +142,8 @@ pub(super) fn commit(
     Ok(Attempt::Done(WriteOutcome::Applied(sequence)))
 }
 
-/// Gives a late sample to the history that records the variable, if one does (B-41). Returns the
-/// refusal, which says whether it was recorded.
+/// Passes a late sample to the history that records the variable, if any (B-41). Returns the
+/// refusal, which tells whether the sample was recorded.
 #[cold]
 fn record_late(
     refusal: Refusal,
@@ -162,7 +162,7 @@ fn record_late(
     Refusal::Late { live, kept }
 }
 
-/// Calls [`commit`] for a variable whose rules have to admit the write.
+/// Calls [`commit`] for a variable whose rules must admit the write.
 #[cold]
 pub(super) fn commit_admitted(
     call: &Call<'_>,
@@ -217,8 +217,8 @@ fn commit_completed(
     sequence
 }
 
-/// Ends a [`commit`] that needs room in one `all` feed only, taking the feed's lock once. Returns
-/// `None` if other subscribers are involved.
+/// Finishes a [`commit`] that needs room in only one `all` feed, with a single lock of the feed.
+/// Returns `None` if other subscribers are involved.
 #[inline]
 fn commit_to_one_feed(
     call: &Call<'_>,
@@ -278,8 +278,8 @@ impl Commit<'_> {
     }
 }
 
-/// Publishes the update, for which every `all` feed has reserved room. Informs the subscribers, then
-/// the extensions of the variable. Returns the sequence of the update.
+/// Publishes the update, for which every `all` feed has reserved room. Notifies the subscribers,
+/// then the extensions of the variable. Returns the sequence of the update.
 #[inline]
 pub(crate) fn commit_update(
     variable: &Variable,
@@ -303,8 +303,8 @@ pub(crate) fn commit_update(
     sequence
 }
 
-/// Commits an update that nothing can delay: a full `all` subscription ends, whatever the owner's
-/// `stall` setting.
+/// Commits an update that nothing can delay: a full `all` subscription ends, whatever the
+/// variable's `stall` setting.
 pub(crate) fn commit_undelayed(
     variable: &Variable,
     state: &mut State,
@@ -328,10 +328,10 @@ pub(crate) fn commit_undelayed(
 }
 
 /// Returns true if the sample is late: measured before the live value, with both clocks set. A late
-/// sample does not overwrite the newer one (B-41).
+/// sample does not replace the newer value (B-41).
 ///
 /// A sample is not late if the live value is not a measurement (initial, retained or bad), if the
-/// live value's clock was unset, or if that clock runs more than a day ahead.
+/// clock of the live value was not set, or if that clock is more than a day ahead.
 fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bool {
     let quality = current.quality;
     let is_measured = current.sequence > 0
@@ -339,7 +339,7 @@ fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bo
         && !matches!(quality.reason(), Reason::Initial | Reason::Retained);
     let is_timed = quality.clock_sync() != ClockSync::Unset
         && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX)
-        // Otherwise the clock was set back, and timestamps from before and after cannot be
+        // Otherwise the clock was set back, and timestamps from before and after that cannot be
         // compared.
         && current.engine_timestamp <= wall;
     is_measured && is_timed && source_timestamp < current.source_timestamp

@@ -1,5 +1,5 @@
-//! The part of an engine that writes and subscriptions need: names, memory, counters, and the hooks of
-//! features.
+//! The part of an engine needed by writes and subscriptions: names, memory, counters, and the hooks
+//! of features.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use crate::variable::Variable;
 use crate::variables::{HandleReader, Registry, SlotCounts};
 
 /// Maximum number of items that one slice of [`Engine::poll`](crate::Engine::poll) or of
-/// [`Consumer::poll`](crate::Consumer::poll) handles before other work gets its turn.
+/// [`Consumer::poll`](crate::Consumer::poll) handles before other work continues.
 pub const SLICE: usize = 1000;
 
 /// Maximum number of names examined for a suggestion, so that a misspelling in a large engine does
-/// not cost a full scan.
+/// not cause a full scan.
 pub const SUGGEST_MAX: u32 = 50_000;
 
 /// Cost of moving to the next variable, in steps of an [`StepBudget`].
@@ -40,7 +40,7 @@ pub struct EngineCore {
     pub(crate) wall_clock: WallClock,
     /// Serializes changes to libraries and sources, which may take long.
     pub(crate) changes: Mutex<()>,
-    /// In the order in which they are asked before a write.
+    /// Hooks in the order in which they are called before a write.
     pub(super) hooks: Vec<Box<dyn Hook>>,
 }
 
@@ -69,7 +69,7 @@ impl EngineCore {
         &self.name
     }
 
-    /// The number of this engine start. Positions of different epochs cannot be compared.
+    /// Returns the number of this engine start. Positions of different epochs cannot be compared.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -146,8 +146,8 @@ impl EngineCore {
         })
     }
 
-    /// Returns the nearest name that `caller` can see among the first [`SUGGEST_MAX`] variables.
-    /// The search takes some milliseconds, so it is meant for single misses.
+    /// Returns the most similar name visible to `caller` among the first [`SUGGEST_MAX`] variables.
+    /// The search takes some milliseconds, so use it only for single unknown names.
     pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
         let shows = |listed: &str| !is_reserved(listed) || is_reserved(name);
         let candidates = (1..self.variables.end().min(SUGGEST_MAX)).filter_map(|slot| {
@@ -162,11 +162,11 @@ impl EngineCore {
         trunkline_types::name::suggest(body, names)
     }
 
-    /// Visits the visible, deployed variables whose names match, from slot `cursor` on.
+    /// Visits the visible, deployed variables whose names match, beginning with slot `cursor`.
     ///
-    /// Stops when `limit` variables have matched or `budget` is spent, but examines at least one
-    /// slot. Returns the cursor to continue from, or `None` at the end. Names of the engine's own
-    /// libraries match only patterns that begin with `_` themselves.
+    /// Stops when `limit` variables have matched or `budget` is used up, but examines at least one
+    /// slot. Returns the cursor at which to continue, or `None` at the end. Names of the engine's
+    /// own libraries match only patterns that also begin with `_`.
     pub fn find(
         &self,
         caller: &Caller,
@@ -218,7 +218,7 @@ impl From<NameError> for AccessError {
     }
 }
 
-/// A feature of an engine: what it keeps, and the core that it works on.
+/// A feature of an engine: its data, and the core that it works on.
 #[derive(Debug)]
 pub struct View<'e, T> {
     pub(crate) core: &'e EngineCore,

@@ -1,4 +1,4 @@
-//! How features take part in a write outside the variable's lock, and learn its outcome. What they do
+//! How features take part in a write outside the variable's lock, and learn its outcome. Their part
 //! under the lock is an [`Extension`](crate::variable::Extension).
 
 use std::any::Any;
@@ -13,9 +13,9 @@ use crate::sync::Arc;
 use crate::update::{Encoded, Update};
 use crate::variable::Variable;
 
-/// What a feature does for the engine outside the locks of variables.
+/// The part of a feature outside the locks of variables.
 pub(crate) trait Hook: Send + Sync {
-    /// Carries a write out in another way, before any check, or returns `None`. Called only for
+    /// Carries out a write in another way, before any check, or returns `None`. Called only for
     /// orders, and for variables that [are hooked](Variable::is_hooked).
     fn begin(
         &self,
@@ -26,22 +26,22 @@ pub(crate) trait Hook: Send + Sync {
         None
     }
 
-    /// Registers `outbox` to be woken when a write that `begin` made wait can be tried again.
-    /// Returns false if there is nothing to wait for.
+    /// Registers `outbox` to be woken when a write that `begin` has delayed can be retried. Returns
+    /// false if there is nothing to wait for.
     fn park(&self, _outbox: &Arc<Outbox>) -> bool {
         false
     }
 
-    /// A consumer no longer uses this variable.
+    /// Called when a consumer no longer uses this variable.
     fn released(&self, _core: &EngineCore, _variable: &Arc<Variable>) {}
 }
 
 pub(crate) trait WriteObserver: Any + Debug + Send {
-    /// The write has ended. Only the first call counts. The caller holds the variable's lock if the
-    /// order of writes matters.
+    /// Called when the write has ended; only the first call counts. The caller holds the variable's
+    /// lock if the order of writes matters.
     fn ended(&self, core: &EngineCore, end: &WriteEnd<'_>, wakes: &mut Wakes);
 
-    /// Returns an observer for a write that a provider answers later.
+    /// Returns an observer for a write that a provider will answer later.
     fn detach(&self) -> Box<dyn WriteObserver>;
 }
 
@@ -65,8 +65,8 @@ impl EngineCore {
         hooks.find_map(|hook| hook.begin(self, call, wakes))
     }
 
-    /// Registers `outbox` to be woken when features let writes begin again. Returns false if no
-    /// feature makes writes wait.
+    /// Registers `outbox` to be woken when features no longer delay writes. Returns false if no
+    /// feature delays any.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let parked = self.hooks.iter().filter(|hook| hook.park(outbox));
         parked.count() > 0
@@ -74,7 +74,7 @@ impl EngineCore {
 
     /// Informs features that a consumer no longer uses the variable.
     pub(crate) fn release(&self, variable: &Arc<Variable>) {
-        // Only fields end with their last user.
+        // Only fields are closed with their last user.
         if variable.name().contains('#') {
             for hook in &self.hooks {
                 hook.released(self, variable);

@@ -1,14 +1,14 @@
 //! The write path: check, lock, decide, commit, and the work after unlocking.
 //!
-//! It runs on the writer's thread, without an engine thread, a global lock or anything that blocks.
-//! A write that would have to wait reports so before it has a sequence. Lock order: variable, then
+//! It runs on the writer's thread, without an engine thread, a global lock or blocking calls. A
+//! write that would have to wait reports so before it has a sequence. Lock order: variable, then
 //! feed.
 //!
 //! # Layout
-//! - `request`: the arguments of a write; this file: a write in its context (`Call`), the write path and
-//!   everything that needs no lock.
-//! - `engine_core`: what the path needs of an engine; `hooks`: how features take part in it.
-//! - `commit`: the part under the variable's lock, with the end of every commit.
+//! - `request`: the arguments of a write; this file: a write in its context (`Call`), the write
+//!   path and everything that needs no lock.
+//! - `engine_core`: the part of the engine that the path needs; `hooks`: how features take part.
+//! - `commit`: the part under the variable's lock, including the end of every commit.
 //! - `publish`: updates that no client wrote.
 
 pub(crate) mod accept;
@@ -45,21 +45,20 @@ pub(crate) struct Call<'a> {
     pub(crate) moment: Moment,
     pub(crate) variable: &'a Variable,
     pub(crate) write: &'a Write<'a>,
-    /// True if the writer can wait for a full feed, for at most as long as the variable's owner
-    /// allows.
+    /// True if the writer can wait for a full feed, at most for the variable's `stall`.
     pub(crate) may_stall: bool,
-    /// Notified that the write was applied before any subscriber sees the update, so the writer has
-    /// the answer when its update arrives.
+    /// Receives the outcome of an applied write before any subscriber sees the update, so that the
+    /// writer has the answer before its update arrives.
     pub(crate) completion: Option<&'a Completion>,
     pub(crate) observer: Option<&'a (dyn WriteObserver + 'static)>,
     /// The observer at the variable that redirected the write.
     pub(crate) outer: Option<&'a (dyn WriteObserver + 'static)>,
-    /// Set if the caller named a different variable than the one that is written.
+    /// Set if the caller named a variable other than the written one.
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 
 impl<'a> Call<'a> {
-    /// A write that can wait, and that only its caller observes.
+    /// Creates a call for a write that can wait, and that only its caller observes.
     #[inline]
     pub(crate) fn of(
         caller: &'a Caller,
@@ -80,8 +79,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Step 1: every check that needs no lock. Rights come first, so that a caller without them
-    /// learns nothing else.
+    /// Step 1: every check that needs no lock. Rights are checked first, so that a caller without
+    /// them learns nothing else.
     pub(crate) fn check(&self, properties: &Properties) -> Result<(), Refusal> {
         let Self { caller, write, .. } = self;
         if write.origin != Origin::Client {
@@ -103,14 +102,14 @@ impl<'a> Call<'a> {
             write.verb,
             WriteVerb::Request | WriteVerb::Force | WriteVerb::Unforce
         ) {
-            // The access type restricts clients' own writes, not a value that a person forces in
-            // place of the source.
+            // The access type restricts clients' own writes, but not a value that an operator
+            // forces in place of the source.
             return Ok(());
         }
         Refusal::by_access(self.variable.name(), properties.access).map_or(Ok(()), Err)
     }
 
-    /// What a client's write asks of the rules of the variable.
+    /// Returns the request that a client's write makes to the rules of the variable.
     fn asked<'s>(&'s self, properties: &'s Properties) -> Admission<'s> {
         Admission::Client {
             caller: self.caller,
@@ -119,7 +118,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Informs the observer, if there is one, of the end of the write.
+    /// Informs the observer, if any, of the end of the write.
     pub(crate) fn inform_observer(
         &self,
         core: &EngineCore,
@@ -142,10 +141,10 @@ impl<'a> Call<'a> {
 }
 
 impl EngineCore {
-    /// Writes one value, or returns at once the reason why not.
+    /// Writes one value, or returns the reason at once.
     ///
     /// Never waits, and calls no user code while it holds a lock. `wakes` collects the consumers to
-    /// wake; they are woken when it is flushed or dropped.
+    /// wake; flushing or dropping it wakes them.
     pub fn try_write(
         &self,
         caller: &Caller,
@@ -163,7 +162,7 @@ impl EngineCore {
                 && let WriteOutcome::Refused(refusal) = &outcome
                 && let Some(reason) = reason_of(refusal)
             {
-                // The variable no longer shows what its source reports, so it must not look good.
+                // The variable no longer shows the source's value, so it must not look good.
                 requalify(variable, Quality::bad(reason), moment, wakes);
             }
             Attempt::Done(outcome)
@@ -232,7 +231,7 @@ impl EngineCore {
                 (outcome, Some(&accepted.update.value))
             }
             Ok(Attempt::Done(outcome)) => (outcome, None),
-            // The caller that asked a provider judges the value read back.
+            // The caller that asked a provider decides on the value read back.
             Err(refusal) if call.write.origin == Origin::Client => {
                 refused = WriteOutcome::Refused(refusal.clone());
                 (&refused, None)
@@ -262,9 +261,9 @@ impl EngineCore {
         commit(call, state, properties, accepted, wakes)
     }
 
-    /// Checks the position that a client's write expects, and the rules of the variable, for a write
-    /// that does not reach [`decide`](Self::decide). `is_carried_out` is false if the write only asks
-    /// something.
+    /// Checks the position that a client's write expects, and the rules of the variable, for a
+    /// write that does not reach [`decide`](Self::decide). `is_carried_out` is false if the write
+    /// only requests information.
     pub(crate) fn check_rules(&self, call: &Call<'_>, is_carried_out: bool) -> Result<(), Refusal> {
         let variable = call.variable;
         if let Some(expected) = call.write.expected {
@@ -283,8 +282,8 @@ impl EngineCore {
     }
 }
 
-/// Returns the reason with which a variable becomes bad if the value from its source is refused, or
-/// `None` if its quality stays.
+/// Returns the reason for the bad quality of a variable whose source value was refused, or `None`
+/// if its quality remains.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only two refusals concern the quality"

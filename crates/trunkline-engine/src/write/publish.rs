@@ -7,9 +7,9 @@ use crate::delivery::outbox::Wakes;
 use crate::update::{Encoded, Update};
 use crate::variable::{Admission, State, Variable};
 
-/// Publishes the current value again with another quality, after its source has reported a change.
+/// Publishes the current value again with another quality, after a change reported by its source.
 ///
-/// The source cannot wait here, so a full `all` subscription ends, whatever the owner's `stall`
+/// The source cannot wait here, so a full `all` subscription ends, whatever the variable's `stall`
 /// setting.
 pub(crate) fn requalify(variable: &Variable, quality: Quality, moment: Moment, wakes: &mut Wakes) {
     requalify_admitted(variable, &mut variable.lock(), quality, moment, wakes);
@@ -38,7 +38,7 @@ pub(crate) fn requalify_locked(
     wakes: &mut Wakes,
 ) {
     let current = variable.update_locked(state);
-    // A quality alone does not give a value to a variable that has none.
+    // A quality alone does not provide a value to a variable that has none.
     let quality = match current.sequence > 0 && current.quality.has_value() {
         true => quality,
         false => quality.without_value(),
@@ -56,7 +56,7 @@ pub(crate) fn requalify_locked(
     let value = if current.sequence == 0 {
         match Encoded::try_default_of(variable.data_type()) {
             Ok(value) => value,
-            // The variable stays without a value, which is bad as well.
+            // The variable remains without a value, which is also bad.
             Err(_) => return,
         }
     } else {

@@ -15,19 +15,19 @@ pub struct Write<'a> {
     pub source_timestamp: Option<Timestamp>,
     pub quality: Option<Quality>,
     pub origin: Origin,
-    /// The operation that a client requests. Sources only publish.
+    /// The operation requested by a client. Sources only publish.
     pub verb: WriteVerb,
-    /// If set, the write is refused unless the variable is still at this update (B-22). If a
-    /// provider has to be asked, the variable may have moved on by the time the provider answers.
+    /// If set, the write is refused unless the variable is still at this position (B-22). If a
+    /// provider has to be asked, the variable may have changed by the time the provider answers.
     pub expected: Option<Position>,
     /// Destination of the outcome if a provider has to be asked first; `None` discards it.
     pub completion: Option<Completion>,
 }
 
-/// The producer of a value, which decides scaling, deadband and access.
+/// The producer of a value, which determines scaling, deadband and access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A client or program, in engineering units. The write of a provided variable goes to the
+    /// A client or program, in engineering units. A write of a provided variable goes to the
     /// provider first.
     Client,
     /// The variable's source, already in engineering units.
@@ -41,7 +41,7 @@ pub enum Origin {
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) id: u64,
-    /// Set if the caller named a different variable than the one that is written.
+    /// Set if the caller named a variable other than the written one.
     pub(crate) named: Option<Arc<Variable>>,
 }
 
@@ -58,12 +58,12 @@ impl Completion {
 }
 
 impl<'a> Write<'a> {
-    /// Creates a client's write of `value`, stamped on arrival.
+    /// Creates a client's write of `value` with the time of arrival.
     pub fn value(value: &'a Value) -> Self {
         Self::of(WriteValue::Value(value))
     }
 
-    /// Creates a client's write of a value in wire form, stamped on arrival.
+    /// Creates a client's write of a value in wire form with the time of arrival.
     pub fn wire(bytes: &'a [u8]) -> Self {
         Self::of(WriteValue::Wire(bytes))
     }
@@ -80,7 +80,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Creates a client's request that has no value of its own: send, request or unforce.
+    /// Creates a client's request without a value: send, request or unforce.
     pub fn order(verb: WriteVerb) -> Self {
         Self {
             verb,

@@ -1,8 +1,8 @@
 //! Compares the wall clock with monotonic time, to detect, count and mark its steps (B-42).
 //!
-//! No wait depends on the wall clock, and updates are ordered by sequence, so a step stalls and
-//! reorders nothing. But timestamps from shortly before and after a step cannot be compared. For
-//! [`CLOCK_SETTLING`] after a step the engine therefore marks its own timestamps as made by a
+//! No wait depends on the wall clock, and updates are ordered by sequence, so a step neither stalls
+//! nor reorders anything. But timestamps from before and after a step cannot be compared. For
+//! [`CLOCK_SETTLING`] after a step, the engine therefore marks its own timestamps as coming from a
 //! free-running clock.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::EngineCore;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// Minimum divergence of wall clock and monotonic time between two polls that counts as a step: far
-/// more than slewing causes, far less than setting a clock.
+/// more than slewing causes, and far less than setting a clock.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
 /// Time after a step during which the engine's own timestamps are marked.
 pub const CLOCK_SETTLING: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl WallClock {
     }
 
     /// Returns the age of something that the engine stamped with `stamp` and that did not exist yet
-    /// at `looked`. The stamp may be from before or after a step of the wall clock.
+    /// at `looked`. The stamp may date from before or after a step of the wall clock.
     pub(crate) fn age(
         &self,
         stamp: Timestamp,
@@ -71,7 +71,7 @@ impl WallClock {
             let age = Duration::from_nanos(u64::try_from(nanos).ok()?);
             (age <= longest).then_some(age)
         });
-        // Prefers an age that is too high to one that is too low.
+        // Prefers an age that is too high over one that is too low.
         possible.max().unwrap_or(as_it_is)
     }
 
@@ -98,14 +98,15 @@ impl WallClock {
 }
 
 impl EngineCore {
-    /// Returns true if the engine's own timestamps are unmarked, because there was no recent step.
+    /// Returns true if the engine's own timestamps are not marked, because there was no recent
+    /// step.
     #[inline]
     pub fn is_clock_settled(&self) -> bool {
         self.wall_clock.unsettled.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the wall clock steps detected by [`Engine::poll`](crate::Engine::poll): divergences of 100 ms or more
-    /// between two calls.
+    /// Returns the wall clock steps detected by [`Engine::poll`](crate::Engine::poll): divergences
+    /// of 100 ms or more between two calls.
     pub fn clock_steps(&self) -> ClockSteps {
         self.wall_clock.state.lock().steps
     }

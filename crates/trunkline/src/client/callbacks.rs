@@ -14,11 +14,11 @@ use super::events::{Followed, take_events};
 use super::verbs::Shared;
 use super::{CallError, ConnectError};
 
-/// Events taken at a time. The others stay queued, bounded by the contract.
+/// Maximum number of events taken at a time. The others stay queued, bounded by the contract.
 const TAKEN_MAX: usize = 256;
 
 /// A function that is called for every event of a subscription. Dropping this ends the
-/// subscription: the drop waits for a call in progress, and no call follows.
+/// subscription. The drop waits for a call in progress, and the function is not called again.
 ///
 /// ```
 /// # use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -75,20 +75,20 @@ pub(super) fn start(
     })
 }
 
-/// The reason why a callback could not be set up.
+/// The reason why a callback could not be installed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnChangeError {
     /// The subscription cannot be made.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// The machine has no thread left.
+    /// The system cannot provide another thread.
     #[error("{0}")]
     Start(#[from] ConnectError),
 }
 
 fn run(followed: &Followed<SubscriptionId>, state: &State, mut call: impl FnMut(Event)) {
-    // Other threads send what the function writes: this one is busy enough.
+    // Other threads send what the function writes, because this thread runs the callbacks.
     only_mark();
     while let Some(events) = next(followed, state) {
         for event in events {
@@ -102,7 +102,7 @@ fn run(followed: &Followed<SubscriptionId>, state: &State, mut call: impl FnMut(
     }
 }
 
-/// Waits for events. Returns `None` when there will be no more.
+/// Waits for events. Returns `None` when no more will arrive.
 fn next(followed: &Followed<SubscriptionId>, state: &State) -> Option<Vec<Event>> {
     let events = followed.shared.link.wait_until(None, |core, now| {
         if state.is_stopping() {
@@ -130,7 +130,7 @@ impl Drop for Callbacks {
     fn drop(&mut self) {
         self.state.is_stopping.store(true, Ordering::Release);
         self.shared.link.wake_waiters();
-        // The function itself may have dropped it, on this very thread.
+        // The function itself may have dropped this, on the callback thread.
         let thread = self.thread.take();
         let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if let Some(thread) = others {

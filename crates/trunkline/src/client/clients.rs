@@ -1,4 +1,4 @@
-//! The clients: one connection, and the verbs in three forms.
+//! The clients: one connection with the verbs in three forms.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -23,10 +23,10 @@ macro_rules! clients {
             impl Client {
                 /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare
                 /// name or `tl:///` means this machine). Calls wait for the connection;
-                /// [`wait_connected`](Self::wait_connected) verifies it.
+                /// [`wait_connected`](Self::wait_connected) reports when it is up.
                 ///
                 /// # Errors
-                /// [`ConnectError`]: `url` is not a URL, or the machine has no descriptor or thread
+                /// [`ConnectError`]: `url` is not a URL, or the system has no descriptor or thread
                 /// left.
                 pub fn connect(url: &str) -> Result<Self, ConnectError> {
                     Self::connect_with(&ConnectOptions::new(url)?)
@@ -35,7 +35,7 @@ macro_rules! clients {
                 /// Begins to connect with `options`.
                 ///
                 /// # Errors
-                /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+                /// [`ConnectError::Start`]: the system has no descriptor or thread left.
                 pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
                     Ok(Self {
                         shared: Shared::start(options.dialler(), options)?,
@@ -86,31 +86,31 @@ clients! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     blocking {
-        /// Converts this into a client for tasks, on the same connection.
+        /// Converts this into an async client on the same connection.
         into_async -> aio,
-        /// Converts this into a client whose calls are polled, on the same connection.
+        /// Converts this into a polled client on the same connection.
         into_polled -> polled,
     }
 
-    /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client).
+    /// An async connection to an engine; see the blocking [`Client`](crate::Client).
     ///
     /// # Cancel safety
     /// Dropping a call has the effect of its timeout. A request that was not sent is cancelled and
     /// will never be sent. A request that was sent may still be carried out; its answer is
     /// discarded on arrival.
     aio {
-        /// Converts this into a blocking client, on the same connection.
+        /// Converts this into a blocking client on the same connection.
         into_blocking -> blocking,
-        /// Converts this into a client whose calls are polled, on the same connection.
+        /// Converts this into a polled client on the same connection.
         into_polled -> polled,
     }
 
     /// A connection to an engine whose calls return at once; see the blocking
     /// [`Client`](crate::Client). The answer is polled, waited for or awaited.
     polled {
-        /// Converts this into a blocking client, on the same connection.
+        /// Converts this into a blocking client on the same connection.
         into_blocking -> blocking,
-        /// Converts this into a client for tasks, on the same connection.
+        /// Converts this into an async client on the same connection.
         into_async -> aio,
     }
 }

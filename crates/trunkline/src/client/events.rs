@@ -1,5 +1,5 @@
-//! What a client follows: subscriptions, watched patterns and subscriptions by pattern, for threads
-//! and for tasks.
+//! Event sources of a client: subscriptions, watched patterns and subscriptions by pattern, in a
+//! blocking and an async form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use super::verbs::Shared;
 /// The names and patterns of a subscription by pattern.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatternSet<'a> {
-    /// Names that are followed whether or not they exist; items 0 and up, in this order.
+    /// Names to subscribe to, whether or not they exist. Their items are numbered from 0, in this
+    /// order.
     pub names: &'a [&'a str],
-    /// Patterns. A variable that matches is followed while it exists.
+    /// Patterns. A matching variable is subscribed while it exists.
     pub patterns: &'a [Pattern],
-    /// Variables that match one of these are left out.
+    /// Patterns of variables to leave out.
     pub excluded: &'a [Pattern],
 }
 
-/// What the core follows until it is ended.
+/// The id of an event source in the client core.
 pub(super) trait Follow: Copy + fmt::Debug {
     fn end(self, core: &mut ClientCore);
 }
@@ -48,7 +49,7 @@ impl Follow for FollowId {
     }
 }
 
-/// Something that a connection follows. Dropping it ends that.
+/// An event source of a connection. Dropping this ends it.
 pub(super) struct Followed<I: Follow> {
     pub(super) shared: Arc<Shared>,
     pub(super) id: I,
@@ -93,7 +94,7 @@ pub(super) fn take_events(
     (!events.is_empty()).then_some(events)
 }
 
-/// Expands one method of what is followed.
+/// Expands one method of an event source.
 macro_rules! event {
     ($form:ident now [$($doc:tt)*] $name:ident ($me:ident $($args:tt)*) [$answer:ty] [$take:expr] []) => {
         $($doc)*
@@ -119,8 +120,8 @@ macro_rules! event {
     };
 }
 
-/// Expands the list of what is followed to a type for threads, whose methods that wait have a
-/// timeout, and a type for tasks.
+/// Expands an event source to a blocking type, whose waiting methods have a timeout, and to an
+/// async type.
 macro_rules! events {
     ($(
         $(#[$type_doc:meta])*
@@ -147,10 +148,10 @@ macro_rules! events {
             }
         )*
 
-        /// The same for tasks.
+        /// The async forms of the event sources.
         ///
         /// # Cancel safety
-        /// No event and no reading is lost if a call is dropped.
+        /// Dropping a call loses no event or reading.
         pub(crate) mod aio {
             use super::*;
 
@@ -158,7 +159,7 @@ macro_rules! events {
                 $(#[$type_doc])*
                 ///
                 /// # Cancel safety
-                /// No event and no reading is lost if a call is dropped.
+                /// Dropping a call loses no event or reading.
                 #[derive(Debug)]
                 pub struct $type(Followed<$id>);
 
@@ -185,8 +186,8 @@ macro_rules! events {
 events! {
     /// A subscription of a client. Dropping it ends the subscription.
     ///
-    /// A program that takes millions of readings per second takes them in batches: refilling a
-    /// batch allocates nothing, and its readings are used in place.
+    /// Programs that take millions of readings per second should take them in batches. Refilling a
+    /// batch allocates nothing, and the program uses its readings in place.
     ///
     /// ```no_run
     /// # use trunkline::types::Contract;
@@ -202,28 +203,28 @@ events! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     Subscription(SubscriptionId) {
-        /// Waits for the next event: a reading, or a change of the connection, in the order in
-        /// which they happened. Returns `None` once the client is closed, or, in the blocking form,
-        /// if no event arrives within `timeout`.
+        /// Waits for the next event: a reading or a change of the connection, in order of
+        /// occurrence. Returns `None` once the client is closed, or, in the blocking form, if no
+        /// event arrives within `timeout`.
         waits fn next(&self) -> Option<Event> = |core, now| core.next_event(now, self.0.id);
 
         /// Returns the next event if one is waiting.
         now fn try_next(&self) -> Option<Event> = |core, now| core.next_event(now, self.0.id);
 
-        /// Returns up to `most` waiting events in order. It waits for at least one, as
-        /// [`next`](Self::next) does. The events are the same, at a fraction of the cost.
+        /// Waits for at least one event, as [`next`](Self::next) does, and returns up to `most`
+        /// waiting events in order. This costs much less per event.
         waits fn next_many(&self, most: usize) -> Vec<Event>
             = |core, now| take_events(core, now, self.0.id, most), then Option::unwrap_or_default;
 
-        /// Replaces the contents of `batch` with up to `most` waiting readings in order, and the
-        /// event after them if that is not a reading. It waits for at least one of the two, as
-        /// [`next`](Self::next) does, and returns false if none arrives.
+        /// Waits as [`next`](Self::next) does, and replaces the contents of `batch` with up to
+        /// `most` waiting readings in order, and with the event after them if that is not a
+        /// reading. Returns false if neither arrives.
         waits fn next_batch(&self, batch: &mut Batch, most: usize) -> bool = |core, now| {
             batch.clear();
             core.take_batch(now, self.0.id, most, batch).then_some(())
         }, then |filled: Option<()>| filled.is_some();
 
-        /// Returns the client's own copy of an item's newest value, new or not, without a round
+        /// Returns the client's local copy of an item's newest value, new or not, without a round
         /// trip. The reading is marked `stale` while the connection is down.
         now fn value(&self, item: u32) -> Option<Reading>
             = |core, now| core.value(now, self.0.id, item);
@@ -231,7 +232,7 @@ events! {
         /// Returns the name of an item, and its type once it is open.
         now fn item(&self, item: u32) -> Option<Item> = |core, _| core.item(self.0.id, item);
 
-        /// Accounts for every update of the subscribed variables: those that arrived, what this
+        /// Accounts for every update of the subscribed variables: those that arrived, with what the
         /// program did with them, and those that did not arrive, by cause. `None` if the
         /// subscription is closed.
         now fn account(&self) -> Option<SubscriptionAccount> = |core, _| core.account(self.0.id);
@@ -240,10 +241,10 @@ events! {
         now fn ledger(&self) -> Option<ClientLedger> = |core, _| core.ledger(self.0.id);
     }
 
-    /// The names that match a pattern, followed across reconnections. Dropping it ends that.
+    /// The names that match a pattern, watched across reconnections. Dropping this ends the watch.
     Watch(WatchId) {
         /// Waits for the next event. Returns `None` once the client is closed, or, in the blocking
-        /// form, if there is none within `timeout`.
+        /// form, if no event arrives within `timeout`.
         waits fn next(&self) -> Option<WatchEvent> = |core, _| core.next_watch_event(self.0.id);
 
         /// Returns the next event if one is waiting.
@@ -256,13 +257,13 @@ events! {
     /// A subscription to the variables that match patterns. Dropping it ends the subscription.
     PatternSubscription(FollowId) {
         /// Waits for the next event. Returns `None` once the client is closed, or, in the blocking
-        /// form, if there is none within `timeout`.
+        /// form, if no event arrives within `timeout`.
         waits fn next(&self) -> Option<FollowEvent> = |core, now| core.next_followed(now, self.0.id);
 
         /// Returns the next event if one is waiting.
         now fn try_next(&self) -> Option<FollowEvent> = |core, now| core.next_followed(now, self.0.id);
 
-        /// Returns the client's own copy of an item's newest value, without a round trip.
+        /// Returns the client's local copy of an item's newest value, without a round trip.
         now fn value(&self, item: u32) -> Option<Reading>
             = |core, now| core.value(now, core.followed(self.0.id)?, item);
     }

@@ -10,27 +10,26 @@ use trunkline_types::{Quality, Reading, Tick, Timestamp};
 
 use super::{CallError, Client, VariableError};
 
-/// Longest wait for the engine to share its values. A reader that gets no memory within it asks the
-/// engine instead.
+/// Longest wait for the engine to share its values. After that, the reader asks the engine.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the engine's last value of a variable from memory that the engine shares with this
-/// process, in nanoseconds and without involving the engine. Without such memory it asks the
-/// engine. Created by [`Client::local_reader`].
+/// process. A read takes nanoseconds and does not involve the engine. Without shared memory, it
+/// asks the engine. Created by [`Client::local_reader`].
 ///
 /// Both ways return the last update that the engine has stored for the variable, with its number,
 /// timestamps and quality. They differ in three points:
-/// - The engine stores an update for itself first and in the shared memory next: a moment later, or
-///   longer if the thread that does it is descheduled in between. Until then an answer may contain
-///   the update while the memory has the one before, never the reverse.
-/// - [`Client::read`] is a call on the connection: writes that this client has queued before are
-///   accepted first. A read from memory does not wait for writes that are still on their way
-///   ([`Client::write_untracked`]); call [`Client::flush`] first where that matters. A write whose
-///   outcome is known is always included.
+/// - The engine stores an update for itself first, and in the shared memory a moment later, or
+///   longer if its thread is descheduled in between. Until then an answer may contain the update
+///   while the memory still has the previous one, never the reverse.
+/// - [`Client::read`] is a call on the connection, so the engine first accepts writes that this
+///   client has queued before. A read from memory does not wait for writes on their way
+///   ([`Client::write_untracked`]); call [`Client::flush`] first where that matters. A write with a
+///   known outcome is always included.
 /// - The end of the engine's process or of the connection is noticed when the system reports it,
-///   some microseconds later. From then on nothing is read from memory.
+///   some microseconds later. After that, nothing is read from memory.
 ///
-/// The engine must be on this machine and reached through shared memory (`tl+shm://`, or `tl://`
+/// The engine must be on this machine and connected through shared memory (`tl+shm://`, or `tl://`
 /// where that is chosen; see [`Client::transport`]). Values longer than 24 bytes are always
 /// requested from the engine.
 #[derive(Clone, Debug)]
@@ -70,8 +69,8 @@ impl Client {
 }
 
 impl LocalReader {
-    /// Returns the last value from memory. Returns `None` if the engine has to be asked: it shares
-    /// no values, the value is too long or not readable by everyone, the variable is gone, or the
+    /// Returns the last value from memory. Returns `None` if the engine must be asked: it shares no
+    /// values, the value is too long or not readable by every client, the variable is gone, or the
     /// connection is down.
     #[inline]
     pub fn last(&self) -> Option<Reading> {
@@ -91,7 +90,7 @@ impl LocalReader {
         variable.reading(&update, || self.client.shared.clock.now())
     }
 
-    /// Returns the last value, from memory or else from the engine.
+    /// Returns the last value, from memory if possible, otherwise from the engine.
     ///
     /// # Errors
     /// [`VariableError`]: no answer within `timeout`, or the variable may not be read.
@@ -100,7 +99,7 @@ impl LocalReader {
             return Ok(reading);
         }
         let answer = self.client.read(&[self.variable], timeout)?;
-        // Uses, for the next read, memory that the engine has shared since; does not wait for it.
+        // If the engine has shared memory in the meantime, the next read uses it. Does not wait.
         self.find_source(self.client.shared.clock.now());
         let reading = answer.into_iter().next();
         Ok(reading.ok_or(CallError::Answer)??)
@@ -116,8 +115,8 @@ impl LocalReader {
         let known = || link.with(|core, _, _| core.local_variable(self.variable));
         self.source = known().and_then(|variable| {
             let table = link.last_values(slot_of(variable.handle()), deadline)?;
-            // The engine may have restarted during the wait and reuses variable numbers from the
-            // start: the table belongs to this handle only if the connection is the same.
+            // The engine may have restarted during the wait, and then numbers its variables from
+            // the start: the table belongs to this handle only if the connection is still the same.
             let is_of_same = known()?.is_of_same_connection(&variable);
             is_of_same.then_some(Source { table, variable })
         });

@@ -1,17 +1,17 @@
 //! Clients: the same verbs blocking, async and polled, on the same kind of connection.
 //!
 //! A call passes its request to the connection and then waits for the answer. A blocking caller
-//! drives the socket on its own thread meanwhile; a task is woken; a polled call is asked for its
-//! answer when it suits the program. None of them uses a thread pool.
+//! meanwhile drives the socket on its own thread; a task is woken; a program polls a polled call at
+//! a time of its choice. None of the forms uses a thread pool.
 //!
 //! # Layout
-//! - `verbs`: the list of verbs, each once, and the wait of every form; `clients`: the client of each
-//!   form.
-//! - `events`: what a client follows: subscriptions, watched patterns.
-//! - [`Callbacks`]: a subscription with a callback; [`RecordedSubscription`]: one that begins in the
-//!   past.
+//! - `verbs`: the list of verbs, each defined once, and how each form waits; `clients`: the client
+//!   of each form.
+//! - `events`: the event sources of a client: subscriptions, watched patterns.
+//! - [`Callbacks`]: a subscription with a callback; [`RecordedSubscription`]: a subscription that
+//!   begins in the past.
 //! - [`LocalReader`]: last values in memory that the engine shares.
-//! - [`Variable`]: one variable as a type of the program, for threads and for tasks.
+//! - [`Variable`]: one variable as a type of the program, blocking and async.
 
 mod callbacks;
 mod clients;
@@ -31,13 +31,13 @@ pub use recorded::RecordedSubscription;
 pub use typed::{Variable, VariableError};
 pub use verbs::VERBS;
 
-/// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
+/// The async client: the verbs of [`Client`] as `async fn`, on any executor.
 pub mod aio {
     pub use super::clients::aio::Client;
     pub use super::events::aio::{PatternSubscription, Subscription, Watch};
 }
 
-/// The client whose calls return at once: the verbs of [`Client`] with the answers polled.
+/// The polled client: the verbs of [`Client`] return at once, and the program polls the answers.
 pub mod polled {
     pub use super::clients::polled::Client;
     pub use super::verbs::PendingCall;
@@ -59,7 +59,7 @@ pub enum CallError {
         /// The reason why the last attempt failed or the connection ended.
         cause: Arc<Disconnect>,
     },
-    /// The answer did not come in time.
+    /// No answer arrived in time.
     #[error(
         "no answer within {:.1} s; the engine is busy or the network slow: allow more time",
         after.as_secs_f64()

@@ -12,23 +12,23 @@ use trunkline_net::near;
 /// Settings of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Host and port of the engine, or its Unix socket; a variable name in it is ignored. A port of
-    /// this machine is reached through the engine's Unix socket if there is one, unless the URL
-    /// says `tl+tcp://`.
+    /// Host and port of the engine, or its Unix socket; a variable name in the URL is ignored. For
+    /// a port of this machine, the client uses the engine's Unix socket if there is one, unless the
+    /// URL says `tl+tcp://`.
     pub url: Url,
     /// Name of the program, shown to operators of the engine.
     pub program: String,
-    /// Name of the user on whose behalf it acts, shown to operators of the engine.
+    /// Name of the user for whom the program acts, shown to operators of the engine.
     pub user: String,
     /// Fails waiting calls as soon as an attempt to connect has failed, instead of letting them
     /// wait for a connection until their timeout.
     pub fail_fast: bool,
     /// Throughput mode: both ends gather data up to a size or an age before they send it, if the
-    /// engine also supports the mode. `None`: everything is sent at once.
+    /// engine also supports this mode. `None`: both ends send everything at once.
     pub throughput: Option<Throughput>,
-    /// Longest time that a thread waiting for an answer spins before it sleeps. Spinning saves the
-    /// wake-up time and costs processor time; it is abandoned where it does not pay. Zero: threads
-    /// sleep at once.
+    /// Longest time that a thread waiting for an answer spins before it sleeps. Spinning avoids the
+    /// wake-up delay but costs processor time; the client stops spinning where it does not pay.
+    /// Zero: threads sleep at once.
     pub spin: Duration,
 }
 
@@ -70,10 +70,10 @@ pub enum ConnectError {
     /// A thread could not be started.
     #[error("cannot start a thread ({0}); the system's thread limit has been reached")]
     Thread(std::io::Error),
-    /// The text is not a URL.
+    /// The text is not a valid URL.
     #[error("{0}")]
     Url(UrlError),
-    /// The machine has no descriptor or thread left.
+    /// The system has no descriptor or thread left.
     #[error("{0}")]
     Start(#[from] StartError),
 }

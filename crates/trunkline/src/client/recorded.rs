@@ -1,4 +1,4 @@
-//! A subscription that begins in the past: first what was recorded, then what happens.
+//! A subscription that begins in the past: recorded readings first, then live ones.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -10,18 +10,19 @@ use trunkline_types::{Contract, Lost, Pattern, Position, Reading, Timestamp};
 
 use super::{CallError, Client, Subscription};
 
-/// How far source timestamps may be out of order: rows of another start of the engine are looked for
-/// from this long before the last reading.
+/// Assumed maximum disorder of source timestamps: the search for rows of another engine start
+/// begins this long before the last reading.
 const DISORDER: i64 = 3_600_000_000_000;
 
-/// Readings of variables from a time on: those that were recorded, and then those that arrive, each
-/// once (B-63). Late samples, which never were the value of their variable, are returned with what
-/// was recorded before the subscription began, and not afterwards. After a lost connection, a restart of the engine or an overrun, what is missing is
-/// read from the history. Recorded readings come in the order of their source timestamps.
+/// Readings of variables from a given time on: first the recorded ones, then live ones, each
+/// exactly once (B-63). Late samples, which never were the current value of their variable, are
+/// included in the part recorded before the subscription began, but not later. After a lost
+/// connection, a restart of the engine or an overrun, missing readings are read from the history.
+/// Recorded readings come in the order of their source timestamps.
 ///
-/// Of a variable of which not every update is recorded, the others are missing where the readings
-/// come from the history; the next reading counts them as coalesced. What is neither recorded nor
-/// delivered is counted in `lost`.
+/// If the history records only some updates of a variable, readings from the history skip the
+/// others, and the next reading counts them as coalesced. Updates that are neither recorded nor
+/// delivered count in `lost`.
 pub struct RecordedSubscription {
     client: Client,
     subscription: Subscription,
@@ -37,12 +38,12 @@ pub struct RecordedSubscription {
 struct FollowedItem {
     /// `None` if the name is invalid.
     pattern: Option<Pattern>,
-    /// Where the readings begin.
+    /// Time from which readings are returned.
     since: Timestamp,
-    /// The newest update that was returned, and the latest of the source timestamps.
+    /// The newest update that was returned, and the latest source timestamp.
     last: Option<Position>,
     last_time: Timestamp,
-    /// Starts of the engine of which no further update is missing.
+    /// Engine starts that have no more missing updates.
     done: HashSet<u64>,
     /// True if updates after `last` may be missing.
     has_gap: bool,
@@ -58,13 +59,13 @@ struct Filling {
     done: HashSet<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
-    /// What is missing after the last row.
+    /// Updates missing after the last row.
     lost: Lost,
 }
 
 impl RecordedSubscription {
-    /// Subscribes to variables under the contract `all`, beginning with what was recorded since a
-    /// time. Queries of the history wait for an answer for at most `timeout`.
+    /// Subscribes to variables under the contract `all`, beginning with the readings recorded since
+    /// a given time. Each query of the history waits at most `timeout` for an answer.
     ///
     /// # Errors
     /// [`CallError::Subscribe`].
@@ -95,12 +96,12 @@ impl RecordedSubscription {
         })
     }
 
-    /// Returns the next event; `None` if none arrives within the timeout. A page of the history may
-    /// take longer.
+    /// Returns the next event; `None` if none arrives within the timeout. Reading a page of the
+    /// history may take longer.
     ///
     /// # Errors
-    /// [`CallError`] if the engine cannot read the history. The reading after the gap is returned by
-    /// the next call, with an unknown loss.
+    /// [`CallError`] if the engine cannot read the history. The next call returns the reading after
+    /// the gap, with an unknown loss.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, CallError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -111,7 +112,7 @@ impl RecordedSubscription {
                 match page {
                     Ok(page) => self.take_page(filling, page),
                     Err(CallError::NotConnected { .. }) => {
-                        // The page is read once there is a connection again.
+                        // The page is read when the connection is up again.
                         self.filling = Some(filling);
                         match self.subscription.next(timeout) {
                             Some(event @ Event::Reading { .. }) => self.held.push_back(event),
@@ -146,7 +147,7 @@ impl RecordedSubscription {
         {
             item.has_gap = true;
             if *reason == EndReason::Gone {
-                // A variable that is deployed again counts from 1.
+                // The sequence of a redeployed variable starts again at 1.
                 item.since = item.last_time.saturating_add_nanos(1);
                 item.last = None;
             }
@@ -161,7 +162,7 @@ impl RecordedSubscription {
         let at = reading.position;
         let in_epoch = known.last.filter(|last| last.epoch == at.epoch);
         if in_epoch.is_some_and(|last| last.sequence >= at.sequence) {
-            // Subscriptions that are made again begin with a reading that may be known.
+            // The first reading of a restored subscription may already have been returned.
             return;
         }
         let follows = in_epoch.is_some_and(|last| last.sequence + 1 == at.sequence);
@@ -201,7 +202,7 @@ impl RecordedSubscription {
                 };
                 let at = reading.position;
                 let is_late = at.sequence > LATE_SEQUENCES;
-                // What comes later, or came before.
+                // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
                 if is_later || filling.done.contains(&at.epoch) {
@@ -222,7 +223,7 @@ impl RecordedSubscription {
         self.finish(filling);
     }
 
-    /// Returns the reading after a gap, with what is missing before it.
+    /// Returns the reading after a gap, with the number of updates missing before it.
     fn finish(&mut self, filling: Filling) {
         let mut reading = filling.reading;
         let at = reading.position;
@@ -233,7 +234,7 @@ impl RecordedSubscription {
             let missing = at.sequence - before.map_or(0, |last| last.sequence) - 1;
             reading.lost = filling.lost;
             if filling.lost.is_none() && last.is_some() {
-                // What is not recorded, although nothing was lost, was left out on request.
+                // If nothing was lost, unrecorded updates were left out on request.
                 reading.lost.coalesced = missing;
             }
         }

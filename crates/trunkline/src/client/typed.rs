@@ -17,20 +17,20 @@ pub struct Variable<C, T> {
     typed: Typed<T>,
 }
 
-/// The reason why a variable gives the program no value.
+/// The reason why no value of the variable can be returned.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// There was no answer.
+    /// There is no answer.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// The engine's error for this variable.
+    /// The engine's fault for this variable.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The variable has a different type than the program expects.
+    /// The variable's type differs from the type that the program expects.
     #[error("{0}")]
     Type(#[from] TypeMismatch),
-    /// Nobody has written the variable, or its source has not delivered a value yet.
+    /// The variable has no value yet: no write, and no value from its source.
     #[error("there is no value yet: {quality}; see `trunkline why`")]
     NoValue {
         /// Quality of the variable, with the reason.
@@ -57,7 +57,7 @@ impl Client {
 }
 
 impl<T: FromValue> Variable<Client, T> {
-    /// Returns the current value, whatever its quality; [`read`](Self::read) also returns the
+    /// Returns the current value, whatever its quality. [`read`](Self::read) also returns the
     /// quality.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl aio::Client {
 }
 
 impl<T: FromValue> Variable<aio::Client, T> {
-    /// Returns the current value, whatever its quality; [`read`](Self::read) also returns the
+    /// Returns the current value, whatever its quality. [`read`](Self::read) also returns the
     /// quality.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl<T: IntoValue> Variable<aio::Client, T> {
 }
 
 impl<C, T> Variable<C, T> {
-    /// Returns the handle, for the client's verbs that take lists.
+    /// Returns the handle, for those verbs of the client that take lists.
     pub fn reference(&self) -> VariableRef
     where
         T: FromValue,

@@ -1,6 +1,6 @@
-//! The verbs of a client, each once, and their calls in progress. The list expands to three clients:
-//! the calls of [`blocking`](super::Client) ones and of [`aio`] ones wait, those of [`polled`] ones
-//! return at once.
+//! The verbs of a client, each defined once, and their calls in progress. The list expands to three
+//! clients: calls of [`blocking`](super::Client) and [`aio`] clients wait, calls of [`polled`]
+//! clients return at once.
 
 use std::fmt;
 use std::future::Future;
@@ -75,7 +75,7 @@ macro_rules! verb {
             Ok(PendingCall::new(&$me.shared, call))
         }
     };
-    // A call that fills a value of the caller cannot return before it is filled.
+    // A call that fills a buffer of the caller must not return before it is filled.
     (polled waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
         [$answer:ty] [] [$body:expr] [$then:expr]) => {};
     (aio follows [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
@@ -100,7 +100,7 @@ macro_rules! verb {
 /// - `waits`: the blocking and the async form have a `timeout` and return the answer, the polled
 ///   form returns a [`PendingCall`]. `then` gets the answer.
 /// - `now`: returns at once in every form.
-/// - `follows`: subscribes, and returns at once; the second type is that of the async form.
+/// - `follows`: subscribes and returns at once; the second type is the async form's.
 macro_rules! verbs {
     ($(
         $(#[$doc:meta])*
@@ -138,7 +138,7 @@ verbs! {
     /// Waits until the connection is up.
     ///
     /// # Errors
-    /// [`CallError::NotConnected`] with the cause if it is not up in time.
+    /// [`CallError::NotConnected`] with the cause if the connection is not up in time.
     waits fn wait_connected(&self) -> Arc<Session> = |_, _| Ok::<_, CallError>(Up);
 
     /// Returns the address and identity of the other end; `None` while the connection is down.
@@ -154,7 +154,8 @@ verbs! {
     now fn throughput(&self) -> Option<Throughput>
         = self.shared.link.with(|core, _, _| core.throughput());
 
-    /// Opens variables. With the options it also reads and describes them in the same round trip.
+    /// Opens variables. Depending on the options, the same round trip also reads and describes
+    /// them.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer. An error about one name is in that name's result.
@@ -176,12 +177,13 @@ verbs! {
         = |core, _| core.read(variables);
 
     /// Replaces the contents of `page` with the current readings of `variables`, in one block of
-    /// memory. It returns the same data as [`read`](Self::read) without allocating a reading for
-    /// each. Programs that read many variables should use it: refilling a page needs no new memory.
+    /// memory. The data is the same as from [`read`](Self::read), without an allocation per
+    /// reading. Programs that read many variables should use this: refilling a page needs no new
+    /// memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open); the page is then empty and has lost its memory, and also after a
-    /// call that was dropped.
+    /// As [`open`](Self::open). After an error, or after a call that was dropped, the page is empty
+    /// and its memory is lost.
     waits fn read_page(&self, variables: &[VariableRef], page: &mut ReadingPage) -> ()
         = |core, _| core.read_page(variables, std::mem::take(page)), then |filled| *page = filled;
 
@@ -202,9 +204,9 @@ verbs! {
 
     /// Writes values and waits for all outcomes.
     ///
-    /// When its time is over, the call ends all writes without an outcome. A write that was not
-    /// sent is [cancelled](crate::NotTried::Cancelled) and will never be sent. A write that was
-    /// sent is [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
+    /// At the timeout, the call ends all writes that have no outcome. A write that was not sent is
+    /// [cancelled](crate::NotTried::Cancelled) and will never be sent. A write that was sent is
+    /// [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
     ///
     /// # Errors
     /// [`CallError`] if none of the writes was sent, and none will be.
@@ -221,43 +223,43 @@ verbs! {
         -> Result<(), CallError>
         = self.shared.begin(|core, now| core.write_untracked(writes, now.saturating_add(life)));
 
-    /// Writes all of these together, or none: at most 4,096 variables, with one engine timestamp
-    /// and one commit number, contiguous for a subscription to all of them. The call waits while an
-    /// `all` subscription stalls its writers.
+    /// Writes all of these values or none: at most 4,096 variables, with one engine timestamp and
+    /// one commit number. A subscription to all of them receives them contiguously. The call waits
+    /// while an `all` subscription stalls its writers.
     ///
-    /// Variables that have a provider are refused unless they are [set](Write::set).
+    /// Groups with variables that have a provider are refused, unless these are [set](Write::set).
     ///
     /// # Errors
-    /// [`CallError`] if the group is not accepted, or is not sent in time; in that case it never
-    /// will be. The reason for a refusal is in the outcomes. If the group was sent but not answered
-    /// in time, its outcomes are unknown.
+    /// [`CallError`] if the group is not accepted, or is not sent in time and therefore never will
+    /// be. The outcomes contain the reason for a refusal. If the group was sent but not answered in
+    /// time, its outcomes are unknown.
     waits fn write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
         = |core, _| core.write_group(writes.into_iter().collect(), false);
 
-    /// As [`write_group`](Self::write_group), but a group that would have to wait is not written:
-    /// all its outcomes are would-block.
+    /// As [`write_group`](Self::write_group), but does not wait: a group that would have to wait is
+    /// not written, and all its outcomes are would-block.
     ///
     /// # Errors
-    /// Those of [`write_group`](Self::write_group).
+    /// As [`write_group`](Self::write_group).
     waits fn try_write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
         = |core, _| core.write_group(writes.into_iter().collect(), true);
 
-    /// Returns the outcomes of all writes so far, counted.
+    /// Returns the counts of all writes so far, by outcome.
     now fn write_counts(&self) -> WriteCounts
         = self.shared.link.with(|core, _, _| core.write_counts());
 
-    /// Sends everything now and waits until every write queued before the call has ended. Writes
+    /// Sends everything now, and waits until every write queued before the call has ended. Writes
     /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
-    /// ([`throughput`](crate::ConnectOptions::throughput)) it also sends what this connection has
-    /// gathered for any thread, and what the engine has gathered for this client and its other
-    /// clients.
+    /// ([`throughput`](crate::ConnectOptions::throughput)), it also sends the data that this
+    /// connection has gathered for any thread, and that the engine has gathered for this client and
+    /// its other clients.
     ///
     /// # Errors
-    /// [`CallError`] if one of these writes has not ended in time, or there is no connection.
+    /// [`CallError`] if one of these writes has not ended in time, or if there is no connection.
     waits fn flush(&self) -> WriteCounts = |core, _| core.flush();
 
-    /// Takes, renews or releases leases. While this connection holds the lease of a variable,
-    /// writes of other clients are refused. A lease ends when its time expires or the connection
+    /// Takes, renews or releases leases. While this connection holds the lease of a variable, the
+    /// engine refuses writes of other clients. A lease ends when its time expires or the connection
     /// ends.
     ///
     /// # Errors
@@ -266,11 +268,11 @@ verbs! {
     waits fn lease(&self, variables: &[VariableRef], terms: LeaseTerms)
         -> Vec<Result<Lease, Fault>> = |core, _| core.lease(variables, terms);
 
-    /// Subscribes to variables under one contract. They are opened and subscribed in one round
-    /// trip, and again after every reconnection.
+    /// Subscribes to variables under one contract. One round trip opens and subscribes all of them,
+    /// again after every reconnection.
     ///
-    /// The call does not wait for the engine. A subscription starts with the value of the variable
-    /// at that moment as its first reading; earlier writes are not delivered one by one.
+    /// The call does not wait for the engine. The first reading is the variable's value at the
+    /// moment when the subscription starts; earlier writes are not delivered one by one.
     ///
     /// # Errors
     /// [`CallError::Subscribe`]. An error about one name arrives as an event.
@@ -288,7 +290,7 @@ verbs! {
     ) -> events::PatternSubscription | events::aio::PatternSubscription
         = |core, _| core.follow(set.names, set.patterns, set.excluded, contract, options);
 
-    /// Follows the names that match a pattern: first those that exist, then those that appear and
+    /// Watches the names that match a pattern: first those that exist, then those that appear or
     /// vanish.
     ///
     /// # Errors
@@ -297,14 +299,15 @@ verbs! {
         = |core, _| core.watch(pattern);
 
     /// Subscribes to variables as [`subscribe`](Self::subscribe) does, and calls a function with
-    /// every event: the readings, each with what was lost before it, and changes of the connection.
+    /// every event: each reading with the updates lost before it, and each change of the
+    /// connection.
     ///
     /// A dedicated thread makes the calls, one at a time, so neither the connection nor a writer
-    /// ever waits for the function. While it is busy, updates queue as the contract says, within
-    /// its bound. A function that panics is called again for the next event.
+    /// ever waits for the function. While the function is busy, updates queue under the contract,
+    /// within its bound. A function that panics is called again for the next event.
     ///
     /// # Errors
-    /// [`OnChangeError`]: the subscription cannot be made, or the machine has no thread left.
+    /// [`OnChangeError`]: the subscription cannot be made, or the system has no thread left.
     now fn on_change[N: AsRef<str>](
         &self,
         names: &[N],
@@ -338,8 +341,8 @@ verbs! {
     waits fn info(&self, variables: &[VariableRef]) -> Vec<Result<VariableInfo, Fault>>
         = |core, _| core.info(variables);
 
-    /// Explains why a variable does not update, step by step from its name to its source and on to
-    /// this program. Without a connection, the connection is the only step.
+    /// Explains, step by step from the name to the source and on to this program, why a variable
+    /// does not update. Without a connection, the connection is the only step.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.
@@ -352,38 +355,39 @@ verbs! {
     waits fn engine_info(&self) -> EngineInfo = |core, _| core.engine_info();
 
     /// Queries the audit: writes of variables with `audit = true`, forces and orders. Returns at
-    /// most the query's limit, or 100,000 entries; `next` in the answer is where to continue.
+    /// most the query's limit, or 100,000 entries; `next` in the answer is the start of the next
+    /// query.
     ///
     /// # Errors
-    /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
+    /// [`CallError::Fault`] if the engine refuses the query, [`CallError`] if there is no answer.
     waits fn audit(&self, query: AuditQuery) -> AuditPage = |core, _| core.audit(query);
 
     /// Returns the alarms that the query selects, with their states.
     ///
     /// # Errors
-    /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
+    /// [`CallError::Fault`] if the engine refuses the query, [`CallError`] if there is no answer.
     waits fn alarms(&self, query: AlarmQuery) -> Vec<AlarmStatus> = |core, _| core.alarms(query);
 
-    /// Returns entries of the alarm journal: every change of an alarm. At most 100,000 are collected;
-    /// the `next` of the page is the `from` of the query for those after them.
+    /// Returns entries of the alarm journal, one for every change of an alarm, at most 100,000. To
+    /// continue, use `next` of the page as the `from` of the next query.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer; [`CallError::Fault`] if the journal cannot be read.
     waits fn alarm_journal(&self, query: AlarmJournalQuery) -> AlarmJournalPage
         = |core, _| core.alarm_journal(query);
 
-    /// Returns a page of what the engine has recorded of variables: rows and events, or buckets of
-    /// them. A page is bounded; its `next` is the `from` of the query for the page after it, and
-    /// `None` in the last one.
+    /// Returns a page of the recorded history of variables: rows and events, or buckets of them.
+    /// Pages have a bounded size. To continue, use `next` of the page as the `from` of the next
+    /// query; it is `None` in the last page.
     ///
     /// # Errors
-    /// [`CallError`] if there is no answer; [`CallError::Fault`] if the engine records no history, or
-    /// if it cannot be read.
+    /// [`CallError`] if there is no answer; [`CallError::Fault`] if the engine records no history
+    /// or cannot read it.
     waits fn history(&self, query: HistoryQuery) -> HistoryPage = |core, _| core.history(query);
 
     /// Acknowledges, resets, shelves or unshelves alarms, takes them out of service or returns them
-    /// to it, with a comment, which may be empty. Each alarm has its own result: its new state, or
-    /// the reason why the action was refused.
+    /// to service, with a comment, which may be empty. The result of each alarm is its new state,
+    /// or the reason why the engine refused the action.
     ///
     /// # Errors
     /// [`CallError`] if there is no answer.
@@ -391,20 +395,20 @@ verbs! {
         -> Vec<Result<AlarmState, Fault>>
         = |core, _| core.act_on_alarms(alarms, action, comment);
 
-    /// Returns the forced variables, with who forced them and when, and the values of their
-    /// sources. Single variables are forced with [`Write::force`] and [`Write::unforce`]. To force
-    /// many at once, switch forcing off, force each, and switch it on again.
+    /// Returns the forced variables: the principal, the time of forcing, and the values of the
+    /// sources. [`Write::force`] and [`Write::unforce`] force single variables. To force many at
+    /// once, switch forcing off, force each variable, and switch forcing on again.
     ///
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses, [`CallError`] if there is no answer.
     waits fn forced(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::List);
 
-    /// Switches forcing for the whole engine. While it is off, every variable shows the value of
-    /// its source, and the list is kept. The `total` of the answer is the number of variables
-    /// affected.
+    /// Switches forcing on or off for the whole engine. While it is off, every variable shows the
+    /// value of its source, and the engine keeps the list. `total` in the answer is the number of
+    /// affected variables.
     ///
     /// # Errors
-    /// As [`forced`](Self::forced); without an answer, the switch may still have happened.
+    /// As [`forced`](Self::forced). If there is no answer, the engine may still have switched.
     waits fn set_forcing(&self, on: bool) -> ForcedList = |core, _| {
         core.forcing(if on { ForcingVerb::On } else { ForcingVerb::Off })
     };
@@ -415,18 +419,18 @@ verbs! {
     /// As [`set_forcing`](Self::set_forcing).
     waits fn clear_forcing(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::Clear);
 
-    /// Deploys a library, as a whole or not at all. With `replace` it may already be deployed;
-    /// variables that do not change keep their values and subscribers.
+    /// Deploys a whole library or nothing. With `replace`, the library may already be deployed;
+    /// unchanged variables keep their values and subscribers.
     ///
     /// # Errors
-    /// [`CallError::Fault`] if the engine refuses it, or received it and did not answer in time; in
-    /// the second case it may still be deployed. Any other [`CallError`]: it was not sent, and
-    /// never will be.
+    /// [`CallError::Fault`] if the engine refuses the library, or received it and did not answer in
+    /// time; in the second case the engine may still deploy it. Any other [`CallError`]: the
+    /// library was not sent, and never will be.
     waits fn deploy(&self, library: impl Into<Arc<LibraryDefinition>>, replace: bool)
         -> LibraryReport = |core, _| core.deploy(library.into(), replace);
 
-    /// Removes a library; users of its variables are notified. Without `force` it is refused while
-    /// its variables have subscribers.
+    /// Removes a library and notifies the users of its variables. Without `force`, the engine
+    /// refuses this while its variables have subscribers.
     ///
     /// # Errors
     /// As [`deploy`](Self::deploy).
@@ -440,8 +444,8 @@ verbs! {
     waits fn start_library(&self, name: &str) -> LibraryReport
         = |core, _| core.order_library(name, LibraryVerb::Start);
 
-    /// Stops a library. Its variables keep their values and cannot be written until it is started
-    /// again.
+    /// Stops a library. Its variables keep their values, and cannot be written until the library is
+    /// started again.
     ///
     /// # Errors
     /// As [`deploy`](Self::deploy).
@@ -453,7 +457,7 @@ verbs! {
 }
 
 impl polled::Client {
-    /// Reads the current values of variables into `page`, which the answer gives back.
+    /// Reads the current values of variables into `page`. The answer returns the page.
     ///
     /// # Errors
     /// As [`open`](Self::open); the page is then lost.
@@ -469,19 +473,19 @@ impl polled::Client {
     }
 }
 
-/// Time to send what is still waiting when a client is closed.
+/// Time limit for sending waiting data when a client is closed.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// What a caller waits for.
+/// A request that a caller waits for.
 pub(crate) trait Call: Send + Sync {
     type Answer;
 
     fn check(&self, core: &mut ClientCore) -> Option<Result<Self::Answer, CallError>>;
 
-    /// Ends the call. Returns `None` if nothing of it was sent, and nothing will be.
+    /// Ends the call. Returns `None` if no part of it was sent, and none will be.
     fn end(&self, core: &mut ClientCore) -> Option<Result<Self::Answer, CallError>>;
 
-    /// Abandons the call. Does nothing if the answer was taken.
+    /// Abandons the call. Does nothing if the answer was already taken.
     fn forget(&self, core: &mut ClientCore);
 }
 
@@ -538,7 +542,7 @@ impl Call for Up {
     fn forget(&self, _: &mut ClientCore) {}
 }
 
-/// A connection and the behaviour of its calls; shared by clients and their subscriptions.
+/// A connection and how its calls behave, shared by clients and their subscriptions.
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link<ClientCore>>,
     pub(crate) clock: Clock,
@@ -556,7 +560,7 @@ impl Shared {
             user: options.user.clone(),
             pid: std::process::id(),
             throughput: options.throughput,
-            // Makes each client dial at different moments.
+            // Makes clients dial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()
         });
@@ -585,7 +589,8 @@ impl Shared {
         begun.map_err(Into::into)
     }
 
-    /// Asks, and waits for the answer on this thread, which drives the connection meanwhile.
+    /// Sends the request and waits for the answer on this thread, which meanwhile drives the
+    /// connection.
     pub(crate) fn call<C: Call, E: Into<CallError>>(
         &self,
         ask: impl FnOnce(&mut ClientCore, Tick) -> Result<C, E>,
@@ -600,7 +605,7 @@ impl Shared {
         answer.unwrap_or_else(|| self.give_up(&call, timeout))
     }
 
-    /// Waits for the answer in a task. A call that is dropped is abandoned.
+    /// Waits for the answer in a task. Dropping the future abandons the call.
     pub(crate) async fn wait_async<C: Call>(
         &self,
         call: C,
@@ -618,7 +623,7 @@ impl Shared {
         answer.unwrap_or_else(|| self.give_up(&waiting.call, timeout))
     }
 
-    /// Returns the answer, or the error if there will be none. A waiting caller polls this.
+    /// Returns the answer, or the error if none will arrive. A waiting caller polls this.
     pub(crate) fn check<C: Call + ?Sized>(
         &self,
         core: &mut ClientCore,
@@ -630,7 +635,7 @@ impl Shared {
         })
     }
 
-    /// Ends a call whose time is over. Its request will not be sent any more.
+    /// Ends a call that has timed out. A request that was not sent will not be sent.
     fn give_up<C: Call + ?Sized>(&self, call: &C, after: Duration) -> Result<C::Answer, CallError> {
         self.link.with(|core, _, _| {
             let answer = call.end(core);
@@ -638,7 +643,7 @@ impl Shared {
         })
     }
 
-    /// Returns an error if waiting for the connection is useless.
+    /// Returns an error if waiting for the connection cannot succeed.
     fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
         match core.state() {
             ConnectionState::Closed { cause } => Some(CallError::NotConnected { cause }),
@@ -671,7 +676,7 @@ fn too_late(core: &ClientCore, after: Duration) -> CallError {
     }
 }
 
-/// Abandons a call that is dropped before its answer.
+/// Abandons the call if it is dropped before its answer arrives.
 struct Waiting<'a, C: Call> {
     shared: &'a Shared,
     call: C,
@@ -687,8 +692,8 @@ impl<C: Call> Drop for Waiting<'_, C> {
     }
 }
 
-/// A call in progress. A thread asks for its answer when it suits it, or a task awaits it. Dropping
-/// it has the effect of a timeout, and the answer is discarded.
+/// A call in progress. A thread polls its answer, or a task awaits it. Dropping it has the effect
+/// of a timeout: the answer is discarded.
 #[must_use = "dropping it abandons the call"]
 pub struct PendingCall<A> {
     shared: Arc<Shared>,
@@ -703,7 +708,7 @@ impl<A> PendingCall<A> {
         }
     }
 
-    /// Returns the answer once, if it has arrived or if there will be none.
+    /// Returns the answer, once, if it has arrived, or the error if none will arrive.
     ///
     /// # Errors
     /// As the verb of [`Client`](crate::Client).
@@ -712,24 +717,24 @@ impl<A> PendingCall<A> {
         self.unless_closed(link.with(|core, _, _| self.shared.check(core, &*self.call)))
     }
 
-    /// As [`poll`](Self::poll), but waits up to `timeout`. `None` does not end the call.
+    /// As [`poll`](Self::poll), but waits up to `timeout`. The call continues after `None`.
     ///
     /// # Errors
-    /// Those of [`poll`](Self::poll).
+    /// As [`poll`](Self::poll).
     pub fn wait(&self, timeout: Duration) -> Option<Result<A, CallError>> {
         let deadline = Some(self.shared.deadline(timeout));
         let check = |core: &mut ClientCore, _| self.shared.check(core, &*self.call);
         self.unless_closed(self.shared.link.wait_until(deadline, check))
     }
 
-    /// There will be no answer once the client is closed.
+    /// Returns an error once the client is closed, because no answer can arrive then.
     fn unless_closed(&self, answer: Option<Result<A, CallError>>) -> Option<Result<A, CallError>> {
         let shared = &self.shared;
         let close = || shared.give_up(&*self.call, Duration::ZERO);
         answer.or_else(|| shared.link.is_closed().then(close))
     }
 
-    /// Returns the answer if it has arrived, however long the connection is down.
+    /// Returns the answer if it has arrived. Returns no error while the connection is down.
     #[cfg(target_os = "linux")]
     pub(crate) fn arrived(&self) -> Option<Result<A, CallError>> {
         let link = &self.shared.link;

@@ -1,4 +1,4 @@
-//! How the program that hosts an engine uses it: its variables without a connection, and a client.
+//! Access for the program that hosts an engine: its variables without a connection, and a client.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::local::{
 };
 
 impl Engine {
-    /// Returns a client of this engine over a memory pipe. It has the same verbs and the same
-    /// delivery as over the network, and also sees single-process variables.
+    /// Returns a client of this engine over a memory pipe, with the same verbs and delivery as over
+    /// the network. It also sees single-process variables.
     ///
     /// # Errors
-    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+    /// [`ConnectError::Start`]: the system has no descriptor or thread left.
     pub fn client(&self) -> Result<Client, ConnectError> {
         let server = Arc::clone(&self.inner.server);
         Client::through_pipe(move || server.accept_pipe())
@@ -29,13 +29,13 @@ impl Engine {
         Variable::open(&self.inner.core, self.caller(), self.inner.clock, name)
     }
 
-    /// Writes many variables of this engine. It has the effect of [`Variable::write`] for each in
-    /// turn, but reads the clocks once for all, and sends to subscribers after the last write and
-    /// after every 1,024. Returns one result each, in order.
+    /// Writes many variables of this engine, as [`Variable::write`] does for each in turn, but
+    /// reads the clocks only once, and sends to subscribers after the last write and after every
+    /// 1,024 writes. Returns one result per write, in order.
     ///
-    /// The writes are not one transaction: a reader may see some before the others. If one has to
-    /// wait (for the answer of its provider, or for an `all` subscription that stalls writers),
-    /// those after it wait as well.
+    /// The writes are not one transaction: a reader may see some before the others. If a write has
+    /// to wait (for its provider's answer, or for an `all` subscription that stalls writers), the
+    /// writes after it wait too.
     pub fn write_many<'a, T: IntoValue + 'a>(
         &self,
         writes: impl IntoIterator<Item = (&'a Variable<T>, T)>,
@@ -45,8 +45,8 @@ impl Engine {
 
     /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
     /// number, contiguous in every `all` subscription. The call waits while such a subscription
-    /// stalls its writers. The caller of the group is the one of its first variable, which matters
-    /// for variables that are leased or have a single writer.
+    /// stalls its writers. The group acts for the caller of its first variable, which matters for
+    /// variables that are leased or have a single writer.
     ///
     /// # Errors
     /// [`GroupRefused`] with the refused write and the rule; nothing was written.

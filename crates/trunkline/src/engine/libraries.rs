@@ -11,19 +11,19 @@ use super::{Engine, LibraryError};
 use crate::administrator::report_of;
 
 impl Engine {
-    /// Deploys a library atomically. If the engine has a store, the library is deployed again at
-    /// every start until it is undeployed.
+    /// Deploys a whole library or nothing. If the engine has a store, every start deploys the
+    /// library again until it is undeployed.
     ///
     /// # Errors
-    /// [`LibraryError`] names the defect of the library, or the failure of the store. Nothing
-    /// changes in either case.
+    /// [`LibraryError`] names the defect of the library or the failure of the store. In either case
+    /// nothing changes.
     pub fn deploy(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
         self.deploy_stored(library, false)
     }
 
-    /// Deploys a library that may already be deployed. Variables that do not change keep their
-    /// handles, values and subscribers. Those with another type, scope or FIFO become new
-    /// variables, and those that the library no longer has are removed.
+    /// Deploys a library that may already be deployed. Unchanged variables keep their handles,
+    /// values and subscribers. Variables with a different type, scope or FIFO are created anew, and
+    /// variables that the library no longer contains are removed.
     ///
     /// # Errors
     /// Same as [`Engine::deploy`].
@@ -45,8 +45,8 @@ impl Engine {
         result
     }
 
-    /// Removes a library, also from the store, and returns the number of variables removed. Users
-    /// of its variables are notified.
+    /// Removes a library from the engine and from the store, and notifies the users of its
+    /// variables. Returns the number of variables removed.
     ///
     /// # Errors
     /// There is no such library, or the store cannot be written.
@@ -80,8 +80,8 @@ impl Engine {
     }
 
     /// Stops a library, which stays deployed. Its variables keep their values, get the quality
-    /// `bad: process-missing`, and cannot be written until it is started. Returns false if it is
-    /// already stopped.
+    /// `bad: process-missing`, and cannot be written until the library is started. Returns false if
+    /// it is already stopped.
     ///
     /// # Errors
     /// Same as [`Engine::undeploy`].
@@ -96,8 +96,7 @@ impl Engine {
         result
     }
 
-    /// Records an operation of a program in this process in the audit log, like the operations of
-    /// clients.
+    /// Adds an operation of a program in this process to the audit, like the operations of clients.
     fn record_audit(
         &self,
         (action, name): (AuditAction, &str),
@@ -109,9 +108,9 @@ impl Engine {
         audit.note(&self.caller(), action, name, outcome, room);
     }
 
-    /// Returns a page of the audit log: writes to variables with `audit = true`, forced values and
-    /// operations (deploy, start, ...), each with its author (B-24). It reads the store, so it takes
-    /// as long as the disk does.
+    /// Returns a page of the audit: writes of variables with `audit = true`, forces and orders
+    /// (deploy, start, ...), each with its principal (B-24). The call reads the store, so a slow
+    /// disk delays it.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -119,8 +118,8 @@ impl Engine {
         self.inner.deployments.audit().page(query)
     }
 
-    /// Returns a page of the alarm journal: every change of an alarm (H-11). It reads the store, so it
-    /// takes as long as the disk does.
+    /// Returns a page of the alarm journal: every change of an alarm (H-11). The call reads the
+    /// store, so a slow disk delays it.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -142,14 +141,14 @@ impl Engine {
             .collect()
     }
 
-    /// Returns the stored libraries that are not used because the configuration files define others
-    /// with the same names.
+    /// Returns the names of stored libraries that are not used, because the configuration files
+    /// define libraries with the same names.
     pub fn shadowed_libraries(&self) -> &[String] {
         &self.inner.shadowed
     }
 
-    /// Returns the current failure of the store, if any. While the store fails, values are kept in
-    /// memory; they are stored when it recovers.
+    /// Returns the current failure of the store, if any. Until the store recovers, values wait in
+    /// memory.
     pub fn store_error(&self) -> Option<StoreError> {
         self.inner.deployments.store_error()
     }
@@ -160,8 +159,8 @@ impl Engine {
         self.inner.deployments.history()?.error()
     }
 
-    /// Describes, in one sentence, the damaged and therefore unused contents of the store; `None`
-    /// if there are none.
+    /// Describes, in one sentence, contents of the store that are damaged and therefore not used;
+    /// `None` if there are none.
     pub fn store_damage(&self) -> Option<String> {
         self.inner.deployments.damage_sentence()
     }

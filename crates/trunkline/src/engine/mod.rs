@@ -32,8 +32,8 @@ use crate::sessions::{Facts, SessionNumbers, Sessions};
 pub use self::options::{EngineOptions, StartError};
 pub use crate::deployments::LibraryError;
 
-/// Longest sleep of the housekeeping thread, and so the largest delay with which a timeout is
-/// noticed.
+/// Longest sleep of the housekeeping thread, which is also the maximum delay until it detects a
+/// timeout.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// The pump's period while real-time threads write, and while they do not.
 const PUMP_BUSY: Duration = Duration::from_millis(1);
@@ -53,9 +53,9 @@ pub(crate) struct Inner {
     flushes: Arc<Flushes>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
-    /// The housekeeping thread, which does what is due.
+    /// The housekeeping thread, which runs all tasks that are due.
     _housekeeper: Housekeeper,
-    /// Publishes what real-time threads write; sleeps until there is such a thread.
+    /// Publishes the writes of real-time threads. Sleeps while there are no such threads.
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
     pub(crate) deployments: Arc<Deployments>,
@@ -67,13 +67,13 @@ impl Engine {
     /// Starts an engine with the libraries of its store, if it has one.
     ///
     /// # Errors
-    /// [`StartError`]: it cannot listen at one of its addresses, or its store cannot be used.
+    /// [`StartError`]: the engine cannot listen at one of its addresses, or cannot use its store.
     pub fn start(options: EngineOptions) -> Result<Engine, StartError> {
         let store = open_store(&options)?;
         Self::start_with_store(options, store)
     }
 
-    /// As [`Engine::start`], with a store of the program's own instead of a file.
+    /// As [`Engine::start`], with a store that the program supplies instead of a file.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -84,7 +84,7 @@ impl Engine {
         Self::start_after(options, store, None, |_| Ok(()))
     }
 
-    /// Starts an engine, and lets `prepare` deploy what it hosts before clients are admitted.
+    /// Starts an engine, and calls `prepare` to deploy its variables before clients are admitted.
     fn start_after(
         options: EngineOptions,
         mut store: Option<Box<dyn Store>>,
@@ -93,7 +93,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let start = match &mut store {
-            // On a full disk the count stays as it is; a start without it is unique as well.
+            // On a full disk the count cannot be stored, but a start without a count is unique as
+            // well.
             Some(store) => match store.begin_start() {
                 Err(error) if error.kind == StoreErrorKind::Full => start_without_store(),
                 start => start?,
@@ -162,9 +163,9 @@ impl Engine {
             connections_per_address: options.connections_per_address,
             spin: options.spin,
             shared_memory: options.shared_memory,
-            // A client that may be silent for longer may also take nothing for longer.
+            // A client that may be silent for longer may also stop reading for longer.
             user_timeout: USER_TIMEOUT.max(options.deadline),
-            // Early clients wait, and then find every library.
+            // Early clients wait until every library is deployed.
             held: true,
             ..ServerOptions::default()
         };
@@ -205,11 +206,11 @@ impl Engine {
         };
         prepare(&engine)?;
         let shadowed = engine.inner.deployments.deploy_stored()?;
-        // No other thread has the engine yet.
+        // The engine is not shared with another thread yet.
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
         }
-        // From here on it is known whether anything can be stored.
+        // Tries to store once, so that a failure is known from here on.
         engine.inner.deployments.flush();
         if !options.health.is_zero() {
             let (now, wall) = clock.moment();
@@ -219,20 +220,21 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Starts an engine from configuration files: listeners, libraries, I/O servers. Its drivers
-    /// are [`Drivers::built_in`].
+    /// Starts an engine from configuration files: listeners, libraries, I/O servers. It uses the
+    /// drivers of [`Drivers::built_in`].
     ///
     /// # Errors
-    /// The first thing that cannot be started; nothing keeps running then.
+    /// The first failure; everything started before it has been stopped.
     pub fn from_plan(plan: &DeploymentPlan) -> Result<Engine, StartError> {
         Self::from_plan_with(plan, &Drivers::built_in(), None)
     }
 
-    /// Starts an engine from configuration files, whose I/O servers are created by `drivers`, and
-    /// whose history is opened by `history`.
+    /// Starts an engine from configuration files. `drivers` creates its I/O servers, and `history`
+    /// opens its history.
     ///
     /// # Errors
-    /// As [`from_plan`](Self::from_plan); also if the files want a history and `history` is `None`.
+    /// As [`from_plan`](Self::from_plan), and also if the files ask for a history and `history` is
+    /// `None`.
     pub fn from_plan_with(
         plan: &DeploymentPlan,
         drivers: &Drivers,
@@ -293,8 +295,8 @@ impl Engine {
         })
     }
 
-    /// Deploys the libraries of the files. They come from the files at every start, so they are not
-    /// stored.
+    /// Deploys the libraries of the configuration files. They are not stored, because every start
+    /// reads them from the files.
     fn prepare(&self, plan: &DeploymentPlan, drivers: &Drivers) -> Result<(), StartError> {
         for library in &plan.libraries {
             self.inner.deployments.deploy(library, false, false)?;
@@ -321,13 +323,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as
-    /// well. Every variable whose `source` is `name:item` gets its value from it, including those
-    /// deployed later.
+    /// Runs an I/O server under `name`. Every variable whose `source` is `name:item` gets its value
+    /// from it, including variables deployed later. With `publish`, this also deploys the libraries
+    /// that the server offers.
     ///
     /// # Errors
-    /// A library cannot be deployed, a variable names an item that does not exist, or no thread is
-    /// left.
+    /// A library cannot be deployed, a variable names an item that does not exist, or the system
+    /// has no thread left.
     pub fn attach_io(
         &self,
         name: &str,
@@ -343,19 +345,19 @@ impl Engine {
         self.inner.deployments.attach_io(name, server, period)
     }
 
-    /// Stops an I/O server; its variables become bad. Returns false if no server of that name is
+    /// Stops an I/O server; its variables become bad. Returns false if no server with that name is
     /// running.
     pub fn stop_io(&self, name: &str) -> bool {
         self.inner.deployments.detach_io(name)
     }
 
-    /// Returns the TCP addresses in use. For a requested port 0 they contain the port that the
+    /// Returns the TCP addresses in use. If port 0 was requested, the address has the port that the
     /// system chose.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.server.local_addrs().to_vec()
     }
 
-    /// Returns the listen addresses, TCP ports and Unix sockets, as the options name them.
+    /// Returns the listen addresses (TCP ports and Unix sockets) as given in the options.
     pub fn listening(&self) -> Vec<ListenAddress> {
         self.inner.server.listening().to_vec()
     }
@@ -365,8 +367,8 @@ impl Engine {
         self.inner.server.near_sockets().to_vec()
     }
 
-    /// Returns the limit on simultaneous connections: the one of the options, or less if the system
-    /// grants fewer file descriptors.
+    /// Returns the limit on simultaneous connections: the limit in the options, or less if the
+    /// system grants fewer file descriptors.
     pub fn sessions_max(&self) -> usize {
         self.inner.server.sessions_max()
     }
@@ -376,7 +378,7 @@ impl Engine {
         self.inner.server.counters()
     }
 
-    /// Sends at once what is gathered for clients in throughput mode, as a client's flush does.
+    /// Sends the data gathered for clients in throughput mode at once, as a client's flush does.
     pub fn flush(&self) {
         self.inner.flushes.flush();
     }
@@ -400,8 +402,8 @@ impl Engine {
         self.inner.core.realtime().reader(&self.caller(), name)
     }
 
-    /// Stops the I/O servers and then the connections, which have `grace` to send what is waiting
-    /// and to say goodbye.
+    /// Stops the I/O servers and then the connections. Connections have `grace` to send waiting
+    /// data and to say goodbye.
     pub fn shutdown(&self, grace: Duration) {
         // Stores the values before the variables become bad.
         self.inner.deployments.flush();
@@ -416,7 +418,7 @@ impl Engine {
         self.inner.deployments.flush();
     }
 
-    /// Returns the caller identity of a program in this process, with a session number of its own.
+    /// Returns the identity of a program in this process as a caller, with its own session number.
     pub(crate) fn caller(&self) -> Caller {
         let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
         self.inner.core.writers().introduce(&caller);
@@ -434,8 +436,8 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Starts the pump. Real-time threads only mark their variables; the pump polls them, often while
-/// they write and not at all while there are none.
+/// Starts the pump. Real-time threads only mark their variables; the pump polls the marks, often
+/// while there are such threads and not at all otherwise.
 fn start_pump(
     core: &Core,
     clock: Clock,
@@ -459,7 +461,7 @@ fn start_pump(
 /// The driver of an I/O server in a separate process: see [`Provider`](crate::Provider).
 const PROCESS_DRIVER: &str = "process";
 
-/// Refuses settings: those of a process are set where it is started.
+/// Refuses settings, because the settings of a provider are given where its process is started.
 fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> {
     let wrong = |cause| DriverError::Setting {
         driver: PROCESS_DRIVER.to_owned(),
@@ -488,7 +490,7 @@ impl From<HistoryStartError> for StartError {
 fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
     Ok(match &options.store {
         Some(path) => Some(Box::new(match SqliteStore::open(path) {
-            // The store is opened once there is room again.
+            // The store is opened as soon as there is room on the disk.
             Err(error) if error.kind == StoreErrorKind::Full => SqliteStore::unopened(path),
             store => store?,
         })),
@@ -496,7 +498,7 @@ fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartEr
     })
 }
 
-/// Makes up the identity of an engine without a store, which is a new one at each start.
+/// Creates a start without a store, with a new identity of the engine each time.
 fn start_without_store() -> Start {
     let mut engine_id = [0; 16];
     engine_id[..8].copy_from_slice(&random().to_le_bytes());

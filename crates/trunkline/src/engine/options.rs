@@ -23,28 +23,28 @@ use crate::machine;
 pub struct EngineOptions {
     /// Name of the engine, shown to its clients.
     pub name: String,
-    /// File that stores deployed libraries and retained values. `None`: they last as long as the
-    /// engine.
+    /// File that stores deployed libraries and retained values. `None`: they are lost when the
+    /// engine ends.
     pub store: Option<PathBuf>,
-    /// Number of audit entries kept in the store; the oldest beyond it are removed. Without a store
-    /// the newest 10,000 are kept in memory.
+    /// Maximum number of audit entries in the store; older entries are removed. Without a store,
+    /// the newest 10,000 entries stay in memory.
     pub audit_entries: u64,
     /// Maximum age of audit entries; older ones are removed. `None`: no limit.
     pub audit_age: Option<Duration>,
-    /// Number of entries of the alarm journal kept in the store; the oldest beyond it are removed.
-    /// Without a store the newest 10,000 are kept in memory.
+    /// Maximum number of entries of the alarm journal in the store; older entries are removed.
+    /// Without a store, the newest 10,000 entries stay in memory.
     pub alarm_journal_entries: u64,
     /// Maximum age of entries of the alarm journal; older ones are removed. `None`: no limit.
     pub alarm_journal_age: Option<Duration>,
-    /// Addresses to listen at. Empty by default: only this process reaches the engine then.
+    /// Addresses to listen at. Empty by default: only this process can reach the engine.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user. If that socket
     /// cannot be created, only the port is available.
     pub local_socket: bool,
     /// Lets programs of the same user that connect over a Unix socket use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although connections are not authenticated
-    /// or encrypted yet.
+    /// Allows addresses that other machines can reach, although connections are neither
+    /// authenticated nor encrypted yet.
     pub insecure: bool,
     /// Refuses programs of other users, also over TCP. A program on another machine counts as
     /// another user.
@@ -53,33 +53,33 @@ pub struct EngineOptions {
     pub sessions_max: usize,
     /// Maximum number of simultaneous connections whose clients have not introduced themselves yet.
     pub handshakes_max: usize,
-    /// Connections per second from one address of another machine; also the size of the permitted
-    /// burst.
+    /// Maximum number of connections per second from one address of another machine; also the size
+    /// of the permitted burst.
     pub connections_per_address: u32,
-    /// Maximum number of items of one connection.
+    /// Maximum number of items per connection.
     pub items_per_session_max: u32,
-    /// Write credit of one connection: the number of unanswered writes, and the bytes of their
+    /// Write credit of a connection: the number of unanswered writes, and the bytes of their
     /// values.
     pub write_credit: (u32, u32),
-    /// Bytes that may wait in the subscriptions of one connection: values, and 64 bytes for each
-    /// update.
+    /// Bytes that may wait in the subscriptions of one connection. Each update counts with its
+    /// value and 64 bytes.
     pub queue_bytes_per_session_max: usize,
-    /// Bytes that may wait in the subscriptions of all connections and of this program together; by
+    /// Bytes that may wait in the subscriptions of all connections and of this program together. By
     /// default a quarter of the machine's memory.
     pub queue_bytes_max: usize,
-    /// Bytes that the requests and items of all connections together may take, of which one
-    /// connection gets at most half; by default a quarter of the machine's memory.
+    /// Bytes that the requests and items of all connections together may take; one connection gets
+    /// at most half of them. By default a quarter of the machine's memory.
     pub request_bytes_max: usize,
     /// Interval between keep-alives.
     pub keep_alive: Duration,
     /// Silence after which a connection is considered dead.
     pub deadline: Duration,
-    /// Longest time that a connection thread spins before it sleeps. Spinning saves the wake-up
-    /// time and costs processor time; it is abandoned where it does not pay. Zero: the thread
-    /// sleeps at once.
+    /// Longest time that a connection thread spins before it sleeps. Spinning avoids the wake-up
+    /// delay but costs processor time; the thread stops spinning where it does not pay. Zero: the
+    /// thread sleeps at once.
     pub spin: Duration,
-    /// Interval at which the engine measures itself, into the variables of `_engine`; at most four
-    /// times a second. Zero: it never measures, and those variables do not exist.
+    /// Interval at which the engine measures itself and updates the variables of `_engine`, at most
+    /// four times a second. Zero: no measurements, and no such variables.
     pub health: Duration,
 }
 
@@ -129,7 +129,7 @@ pub enum StartError {
     /// The history cannot be opened.
     #[error("{0}")]
     History(HistoryError),
-    /// The configuration asks for a history, which this program does not have.
+    /// The configuration asks for a history, but this program cannot record one.
     #[error(
         "[[history]]: this program records no history; remove the section, or use `trunkline serve`"
     )]
@@ -137,7 +137,7 @@ pub enum StartError {
     /// A library cannot be deployed.
     #[error("{0}")]
     Deploy(#[from] LibraryError),
-    /// Another I/O server of this name is running.
+    /// Another I/O server with this name is running.
     #[error("{0}")]
     NameTaken(#[from] NameTaken),
     /// The driver of an I/O server cannot be created.

@@ -14,13 +14,14 @@ use trunkline_types::{Position, Sample, Value};
 use super::Variable;
 use super::subscription::Signal;
 
-/// Writes of which either all or none are carried out; see [`Engine::write_group`](crate::Engine::write_group).
+/// Writes that are carried out either all or not at all; see
+/// [`Engine::write_group`](crate::Engine::write_group).
 #[derive(Debug, Default)]
 pub struct Group {
     members: Vec<Member>,
-    /// Caller of the first variable that was added.
+    /// Caller of the first variable added.
     caller: Option<Arc<LocalCaller>>,
-    /// Index of the first variable that belongs to another engine than the first one added.
+    /// Index of the first variable that belongs to a different engine than the first one added.
     mixed_index: Option<usize>,
 }
 
@@ -34,9 +35,9 @@ struct Member {
 /// A group that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrittenGroup {
-    /// Commit number of the group, from 1.
+    /// Commit number of the group, counting from 1.
     pub commit: u64,
-    /// Position of each variable after the write, in the order in which they were added.
+    /// Position of each variable after the write, in the order of addition.
     pub positions: Vec<Position>,
 }
 
@@ -46,15 +47,15 @@ pub struct WrittenGroup {
 pub struct GroupRefused {
     /// Index of the first write that was refused; `None` if the group as a whole is at fault.
     pub refused_index: Option<usize>,
-    /// The rule that refused it.
+    /// The rule that refused the write, or the whole group.
     pub refusal: Refusal,
 }
 
-/// Samples of several variables, of one instant if [`is_consistent`](Self::is_consistent).
+/// Samples of several variables, all from one instant if [`is_consistent`](Self::is_consistent).
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampleSet {
-    /// True if all samples were taken at the same instant. With more than 4,096 variables, they
-    /// are read one after the other.
+    /// True if all samples were taken at the same instant. More than 4,096 variables are read one
+    /// after the other instead.
     pub is_consistent: bool,
     /// Commit number of the last group before the snapshot; 0 if there was none.
     pub commit: u64,
@@ -113,8 +114,8 @@ impl Group {
         self.add(variable, value.into_value(), None)
     }
 
-    /// Adds a conditional write: unless the variable is still at the position `expected`, the whole
-    /// group is refused.
+    /// Adds a conditional write: the whole group is refused unless the variable is still at the
+    /// position `expected`.
     #[must_use]
     pub fn put_if<T: IntoValue>(
         self,
@@ -141,8 +142,8 @@ impl Group {
     }
 }
 
-/// Returns the refusal of a group that was not written. If a group is not written, the engine
-/// refuses every member, so the other outcomes do not occur.
+/// Returns the refusal of a group that was not written. In that case the engine refuses every
+/// member, so other outcomes do not occur.
 fn refusal_of(outcome: Option<WriteOutcome>) -> Refusal {
     match outcome {
         Some(WriteOutcome::Refused(refusal)) => refusal,
@@ -168,8 +169,8 @@ impl Group {
         }
     }
 
-    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` supplies
-    /// the caller of an empty group.
+    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` provides
+    /// the caller for an empty group.
     pub(crate) fn write(
         &self,
         core: &Core,
@@ -213,7 +214,7 @@ impl Group {
                     let Some(commit) = ended.commit else {
                         let index = ended.culprit.unwrap_or(0);
                         let refusal = refusal_of(ended.outcomes.into_iter().nth(index));
-                        // The engine refuses each write of a group that is too large.
+                        // If a group is too large, the engine refuses each of its writes.
                         let is_whole = matches!(refusal, Refusal::GroupTooLarge { .. });
                         return Err(GroupRefused {
                             refused_index: ended.culprit.filter(|_| !is_whole),

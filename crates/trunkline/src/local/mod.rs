@@ -1,6 +1,6 @@
-//! Variables of an engine in this process, reached without a connection.
+//! Variables of an engine in this process, used without a connection.
 //!
-//! Reading takes no lock and a few nanoseconds; writing runs on the caller's thread. Single-process
+//! Reading takes a few nanoseconds and no lock; writing runs on the caller's thread. Single-process
 //! variables need no special treatment.
 
 mod group;
@@ -58,7 +58,7 @@ pub enum OpenError {
     /// There is no such variable, or it may not be used.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// The variable has a different type than the program expects.
+    /// The variable's type differs from the type that the program expects.
     #[error("{name}: {mismatch}")]
     Type {
         /// Name of the variable.
@@ -129,8 +129,8 @@ impl<T: FromValue> Variable<T> {
                 },
             });
         }
-        // Rebuilt field by field, so that the value of the fast path above never has to be stored
-        // in memory.
+        // Rebuilt field by field, so that the compiler need not store the value of the fast path
+        // above in memory.
         let Held {
             value,
             source_timestamp,
@@ -171,8 +171,8 @@ impl<T: FromValue> Variable<T> {
 }
 
 impl<T> Variable<T> {
-    /// Takes or renews the lease of this variable. For `duration`, only writes of this handle are
-    /// accepted, and the updates of the source. The lease ends when its time expires or the handle
+    /// Takes or renews the lease of this variable. For `duration`, the engine accepts only writes
+    /// of this handle and updates of the source. The lease ends when its time expires or the handle
     /// is dropped.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl<T> Variable<T> {
     /// Releases the lease.
     ///
     /// # Errors
-    /// [`Refusal::NotLeased`]: this handle does not hold it.
+    /// [`Refusal::NotLeased`]: this handle does not hold the lease.
     pub fn release(&self) -> Result<Granted, Refusal> {
         self.request_lease(LeaseRequest::release())
     }

@@ -27,17 +27,17 @@ pub struct Subscription {
     ended: Option<u64>,
 }
 
-/// The reason why there is no next reading.
+/// The reason why there is no further reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NextError {
-    /// No update came in time.
+    /// No update arrived in time.
     #[error("no update arrived in time")]
     TimedOut,
     /// The subscriber fell behind the bound of its `all` contract.
     #[error("the subscription overran its bound; {lost} updates were lost")]
     Overrun {
-        /// Updates written after the last delivered one until the subscription ended.
+        /// Number of updates after the last delivered one, until the subscription ended.
         lost: u64,
     },
     /// The variable was undeployed.
@@ -122,7 +122,7 @@ impl Subscription {
     }
 }
 
-/// Marks the end of a subscription whose variable was undeployed.
+/// Marks the end of a subscription caused by undeploying its variable.
 const GONE: u64 = u64::MAX;
 /// Maximum number of readings decoded ahead of the program.
 const AHEAD: usize = 64;
@@ -164,7 +164,7 @@ impl Sink for Readings<'_> {
     }
 }
 
-/// A flag that an engine raises when there is something to take.
+/// A flag that the engine raises when there is something to take.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     raised: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! Writes variables of an engine in this process, one by one or many with one reading of the
+//! Writes variables of an engine in this process: one by one, or many with a single reading of the
 //! clocks.
 
 use trunkline_client::IntoValue;
@@ -12,7 +12,7 @@ use super::subscription::Signal;
 /// The result of a successful write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// Position of the update that the variable now holds.
+    /// Position of the update that the variable now has.
     pub position: Position,
     /// False if the value was within the deadband of the previous one.
     pub changed: bool,
@@ -33,10 +33,10 @@ pub enum WriteError {
     Unknown(UnknownCause),
 }
 
-/// Writes of a batch whose updates are gathered before they are sent: about 32 KiB on the wire.
+/// Number of writes in a batch whose updates are gathered before sending: about 32 KiB on the wire.
 const GATHERED_MAX: usize = 1024;
 
-/// Writes many variables, reading the clocks once for all; see
+/// Writes many variables, and reads the clocks only once; see
 /// [`Engine::write_many`](crate::Engine::write_many).
 pub(crate) fn write_many<'a, T: IntoValue + 'a>(
     clock: Clock,
@@ -65,7 +65,8 @@ pub(crate) fn write_many<'a, T: IntoValue + 'a>(
                 return variable.written(outcome);
             }
         }
-        // The waiting write may need room that only subscribers of earlier writes can make.
+        // The waiting write may need room that is freed only when subscribers get the earlier
+        // writes.
         wakes.flush();
         let result = variable.write_waiting(&value);
         moment = self::moment(clock);
@@ -82,8 +83,8 @@ fn moment(clock: Clock) -> Moment {
 }
 
 impl<T: IntoValue> Variable<T> {
-    /// Writes a value and waits until it has taken effect. That is immediate unless a provider has
-    /// to be asked or an `all` subscription stalls writers.
+    /// Writes a value and waits until it has taken effect. It takes effect at once unless a
+    /// provider has to be asked or an `all` subscription stalls writers.
     ///
     /// # Errors
     /// [`WriteError`] with the rule that refused it, or the reason why the outcome is unknown.
@@ -112,7 +113,7 @@ impl<T: IntoValue> Variable<T> {
         self.write_waiting(value)
     }
 
-    /// Returns the time to stamp with; variables without timestamps need none (SP-03).
+    /// Returns the time for the timestamps. Variables without timestamps do not use it (SP-03).
     #[inline]
     fn wall(&self) -> Timestamp {
         match self.variable.has_timestamps() {
@@ -121,7 +122,7 @@ impl<T: IntoValue> Variable<T> {
         }
     }
 
-    /// Tries to write without waiting. `Attempt::Pending`: a provider was asked, and its answer
+    /// Tries to write without waiting. `Attempt::Pending`: the provider was asked, and its answer
     /// will arrive as an update of the variable.
     pub fn try_write(&self, value: T) -> Attempt {
         let value = value.into_value();
@@ -130,7 +131,7 @@ impl<T: IntoValue> Variable<T> {
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
-        // The audit notes the time even if the variable has no timestamps.
+        // The audit records the time even if the variable has no timestamps.
         let attempt = self.attempt(write, moment(self.clock), &mut wakes);
         wakes.send();
         attempt
@@ -149,7 +150,8 @@ impl<T: IntoValue> Variable<T> {
         loop {
             match self.attempt_now(&write) {
                 Attempt::Done(outcome) => return self.written(outcome),
-                // The engine ends every pending write, if need be as unknown when its time expires.
+                // The engine ends every pending write, at the latest when its time expires, as
+                // unknown.
                 Attempt::Pending => loop {
                     if let Some((_, outcome)) = consumer.take_completion() {
                         return self.written(outcome);

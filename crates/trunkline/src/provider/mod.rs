@@ -1,9 +1,9 @@
-//! An I/O server in a separate process: it delivers variables of an engine elsewhere.
+//! An I/O server in a separate process, which delivers variables of an engine elsewhere.
 //!
-//! It has its own connection and its own thread. While it waits for the next scan it drives the
-//! connection, so an order reaches the device without a wake-up in between. When the process ends
-//! for any reason, the engine's variables become bad, with the cause. When it runs again, or another
-//! process with the same name does, delivery continues.
+//! The provider has its own connection and its own thread. While it waits for the next scan it
+//! drives the connection, so orders reach the device without a wake-up in between. When the process
+//! ends for any reason, the engine's variables become bad, with the cause. Delivery continues when
+//! it or another process with the same name runs.
 
 mod raw;
 mod runner;
@@ -26,15 +26,15 @@ use runner::Runner;
 pub struct ProviderOptions {
     /// The name that `source = "NAME:ITEM"` refers to.
     pub name: String,
-    /// Time from one scan to the next; `None`: the I/O server's own.
+    /// Time from one scan to the next; `None`: the period of the I/O server.
     pub period: Option<Duration>,
     /// Deploys the libraries that the I/O server offers, replacing deployed versions.
     pub publish: bool,
 }
 
 impl ProviderOptions {
-    /// Returns the options of an I/O server with this name and its own period that offers no
-    /// libraries.
+    /// Returns the options of an I/O server with this name, its own period, and no libraries to
+    /// publish.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -50,9 +50,10 @@ pub struct ProviderStatus {
     pub is_provided: bool,
     /// Number of variables that it delivers.
     pub variables: usize,
-    /// Number of variables whose `source` names an item that it does not have; they are bad.
+    /// Number of variables whose `source` names an item that the provider does not have; they are
+    /// bad.
     pub missing: usize,
-    /// One of those items.
+    /// Name of one of the missing items.
     pub missing_item: Option<String>,
     /// Current failure of the engine or of the connection to it.
     pub engine_error: Option<String>,
@@ -60,7 +61,7 @@ pub struct ProviderStatus {
     pub device_error: Option<String>,
 }
 
-/// A running provider. Dropping it ends it; its variables become bad.
+/// A running provider. Dropping it stops it, and its variables become bad.
 pub struct Provider {
     shared: Arc<Shared>,
     state: Arc<State>,
@@ -77,10 +78,10 @@ struct State {
 
 impl Provider {
     /// Starts `server` as the source of the engine's variables that name it. The engine need not be
-    /// running yet: the provider connects as soon as it is, and reconnects when necessary.
+    /// running yet: the provider connects when it is, and reconnects when necessary.
     ///
     /// # Errors
-    /// [`ConnectError`]: the machine has no descriptor or thread left.
+    /// [`ConnectError`]: the system has no descriptor or thread left.
     pub fn start(
         engine: &ConnectOptions,
         options: &ProviderOptions,
@@ -106,7 +107,7 @@ impl Provider {
         lock(&self.state.status).clone()
     }
 
-    /// Waits until the state differs from `known`; returns `None` once the provider was
+    /// Waits until the state differs from `known`. Returns `None` once the provider was
     /// [stopped](Self::stop).
     pub fn wait_status(&self, known: &ProviderStatus) -> Option<ProviderStatus> {
         let is_same = |status: &mut ProviderStatus| *status == *known && !self.state.is_stopping();
@@ -129,7 +130,8 @@ impl State {
     }
 
     fn stop(&self) {
-        // Under the lock, so that a waiter cannot check the flag before and miss the notification.
+        // Set under the lock, so that a waiter cannot check the flag just before and miss the
+        // notification.
         let _status = lock(&self.status);
         self.is_stopping.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -154,7 +156,7 @@ impl Drop for Provider {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has ended already.
+            // A thread that panicked has already ended.
             let _ended = thread.join();
         }
         self.shared.close();

@@ -1,9 +1,9 @@
-//! Values of the device in the form in which they are sent.
+//! Device values in the form in which they are sent.
 
 use trunkline_client::{ProviderReply, Publication};
 use trunkline_types::{DataType, Quality, Reason, Scaling, Timestamp, Value};
 
-/// A publication without a value: the variable is bad.
+/// Returns a publication without a value, which makes the variable bad.
 pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     Publication {
         handle,
@@ -13,7 +13,7 @@ pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     }
 }
 
-/// Returns the answer to an order after which the device holds `value`.
+/// Returns the reply to an order that left the device at `value`.
 pub(super) fn applied(
     value: &Value,
     data_type: &DataType,
@@ -33,8 +33,8 @@ pub(super) fn applied(
     }
 }
 
-/// Converts a raw number of the device to the variable's numeric type, in which it is sent; `None`
-/// if it does not fit.
+/// Converts a raw number of the device to the variable's numeric type for sending; `None` if it
+/// does not fit.
 pub(super) fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
     const AS_IT_IS: Scaling = Scaling::Linear {
         raw: [0.0, 1.0],

@@ -1,4 +1,4 @@
-//! The provider's thread: scans the device and carries out orders of the engine.
+//! The provider's thread, which scans the device and carries out orders of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,11 +30,11 @@ pub(super) struct Runner {
     state: Arc<State>,
     /// Libraries that the I/O server offers; deployed on every connection.
     libraries: Vec<Arc<LibraryDefinition>>,
-    /// Deployments that are not answered yet.
+    /// Deployments that have no answer yet.
     deploying: Vec<RequestId<Deploy>>,
     device: Device,
     types: HashMap<u32, DataType>,
-    /// Variables that it cannot deliver, with the names of the missing items.
+    /// Variables that the device cannot deliver, with the names of the missing items.
     missing: BTreeMap<u32, String>,
     /// The order that the device is carrying out.
     answering: Option<u64>,
@@ -77,7 +77,7 @@ impl Runner {
                     Some(Woken::Deployed(result)) => self.deployed(result),
                     None => {}
                 }
-                // Scans keep their pace however many orders arrive.
+                // Runs due scans between orders, so that many orders do not delay them.
                 self.do_what_is_due();
             });
             if catch_unwind(turn).is_err() {
@@ -88,13 +88,13 @@ impl Runner {
                 self.failed(PANICKED.to_owned(), Reason::DeviceFailure);
             }
         }
-        // Ends every wait for the status: it will not change any more.
+        // Ends every wait for the status, which will not change any more.
         self.state.stop();
         // No other provider could deliver the variables while this connection is open.
         self.shared.close();
     }
 
-    /// Waits for an order, or for the next thing that is due.
+    /// Waits for an order, or until the next task is due.
     fn wait(&mut self) -> Option<Woken> {
         let due = match self.device.is_open() && !self.fresh.is_empty() {
             true => self.shared.clock.now(),
@@ -115,7 +115,7 @@ impl Runner {
             }
             let event = core.take_provider_event();
             if event.is_none() {
-                // Reported once for all that arrived together.
+                // Reports once for all orders that arrived together.
                 state.count_variables(variables, missing, missing_item);
             }
             event.map(Woken::Event)
@@ -175,7 +175,8 @@ impl Runner {
         }
     }
 
-    /// Deploys the libraries that the I/O server offers; the engine binds its variables meanwhile.
+    /// Deploys the libraries that the I/O server offers; meanwhile the engine binds their
+    /// variables.
     fn deploy(&mut self) {
         for library in &self.libraries {
             let library = Arc::clone(library);
@@ -190,7 +191,7 @@ impl Runner {
     }
 
     fn deployed(&self, result: Result<LibraryReport, CallError>) {
-        // If the connection was lost meanwhile, the next one deploys again.
+        // If the connection was lost meanwhile, the provider deploys again on the next one.
         if let Err(error @ CallError::Fault(_)) = result {
             let error = Some(format!("its variables are not deployed: {error}"));
             self.state.change(|status| {
@@ -248,7 +249,7 @@ impl Runner {
         reply
     }
 
-    /// Returns the refusal of an order for a variable that it does not deliver.
+    /// Returns the refusal of an order for a variable that the device cannot deliver.
     fn no_item(&self, handle: u32) -> ProviderReply {
         ProviderReply::Refused(match self.missing.get(&handle) {
             Some(item) => format!("it has no item {item}; correct the variable's `source`"),
@@ -282,7 +283,7 @@ impl Runner {
         }
     }
 
-    /// Reports a failure of the device: its variables are bad until it is back.
+    /// Reports a failure of the device. Its variables are bad until the device works again.
     fn failed(&mut self, sentence: String, reason: Reason) {
         self.state
             .change(|status| status.device_error = Some(sentence));

@@ -1,4 +1,4 @@
-//! Descriptions of variables, requested from the engine while updates are taken.
+//! Descriptions of variables, requested from the engine while updates arrive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::client::polled::{Client, PendingCall};
 /// Maximum number of variables per request.
 const ASKED_MAX: usize = 10_000;
 
-/// Longest time that writing waits for an answer.
+/// Longest delay of writing while an answer is awaited.
 const HELD_MAX: Duration = Duration::from_secs(1);
 
 /// Fetches the descriptions of recorded variables. One request of at most [`ASKED_MAX`] names is in
@@ -24,7 +24,7 @@ pub(super) struct Descriptions {
     client: Client,
     wanted: VecDeque<(VariableId, Arc<str>)>,
     asked: Option<Request>,
-    /// The request that closes the variables described last.
+    /// The request that closes the last described variables.
     closing: Option<PendingCall<Vec<Result<(), Fault>>>>,
     held_until: Tick,
 }
@@ -49,7 +49,7 @@ impl Descriptions {
         }
     }
 
-    /// Queues a variable, whose description the next [`take`](Self::take) requests.
+    /// Queues a variable; the next [`take`](Self::take) requests its description.
     pub(super) fn want(&mut self, id: VariableId, name: Arc<str>, now: Tick) {
         if !self.are_missing() {
             self.held_until = now.saturating_add(HELD_MAX);
@@ -57,7 +57,7 @@ impl Descriptions {
         self.wanted.push_back((id, name));
     }
 
-    /// Empties the queue, because everything in it will be queued again.
+    /// Empties the queue, because the caller will queue all of it again.
     pub(super) fn clear(&mut self) {
         self.wanted.clear();
     }

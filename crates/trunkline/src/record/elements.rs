@@ -1,4 +1,4 @@
-//! Records and plays streams of elements that vary in size or have parts.
+//! Records and plays streams with elements of variable size, or elements that consist of parts.
 
 use std::io;
 use std::mem::discriminant;
@@ -13,11 +13,12 @@ use trunkline_types::{Tick, Timestamp};
 use super::play_variables::{due, speed_of};
 use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded};
 
-/// Elements taken from the stream at a time. Their bytes are bounded by the stream's buffer.
+/// Maximum number of elements taken from the stream at a time. The stream's buffer bounds their
+/// bytes.
 const TAKEN_MAX: usize = 4096;
 
-/// Longest wait for elements, for room in the stream or for the time of the next element before the
-/// stop signal is checked.
+/// Longest wait (for elements, for room in the stream, or for the time of the next element) before
+/// the stop signal is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Pause between two attempts to write to a full disk.
@@ -26,13 +27,13 @@ const FULL_DISK_WAIT: Duration = Duration::from_millis(100);
 /// Settings for recording the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RecordElementsOptions {
-    /// Interval at which received elements are written to the file. A program that is killed loses
-    /// no more than that.
+    /// Interval at which received elements are written to the file: the most that is lost if the
+    /// program is killed.
     pub write_every: Duration,
-    /// Interval at which the file is made safe from a loss of power.
+    /// Interval at which the file is synced to survive a loss of power.
     pub sync_every: Duration,
     /// Elements per second, above 0, from which the times of elements are computed. `None`: each
-    /// element has the time at which it was taken from the stream.
+    /// element gets the time at which it was taken from the stream.
     pub sample_rate: Option<f64>,
 }
 
@@ -51,19 +52,19 @@ impl Default for RecordElementsOptions {
 /// are recorded faster by [`record_stream`](super::record_stream).
 ///
 /// The stream waits while the disk is busy or full: nothing is lost. Elements taken from the stream
-/// wait in memory. That takes the bytes that the recording allows, as many again in a segment that
-/// the file has not taken, and those of the stream's buffer.
+/// wait in memory. Memory use is the bytes that the recording allows, the same amount again for a
+/// segment that the file has not accepted yet, and the stream's buffer.
 ///
 /// # Errors
-/// [`RecordingError::SampleRate`]: nothing was taken. Otherwise the elements taken before are
-/// written:
+/// [`RecordingError::SampleRate`]: nothing was taken. After any other error, the elements taken
+/// before are written:
 ///
-/// - [`RecordingError::Unwritten`]: elements that were taken are not in the recording, because it
-///   was stopped while the disk was full, or because the file accepts no more.
+/// - [`RecordingError::Unwritten`]: some taken elements are not in the recording, because it was
+///   stopped while the disk was full, or because the file accepts no more data.
 /// - [`RecordingError::Variables`]. With [`VariableRecordError::Removed`] the contents of the file
 ///   are lost. With [`VariableRecordError::Sync`] all elements taken are in the file, but may not
 ///   survive a loss of power. Otherwise all elements taken are in the recording.
-/// - [`RecordingError::Stream`]: all elements taken are in the recording, and safe.
+/// - [`RecordingError::Stream`]: all elements taken are in the recording, and synced.
 /// - [`RecordingError::Both`]: several of these, the stream's last.
 pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     stream: &mut ValueReader,
@@ -92,10 +93,10 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
         on_turn,
     };
     let recorded = turns.record(stream, options);
-    // The elements taken so far are written, whatever ended the recording.
+    // The elements taken so far are written, whatever the reason for the end.
     let written = turns.end();
     let (done, recording) = (turns.done, turns.recording);
-    // Elements that the recording could not take, and those that still wait.
+    // Elements that the recording could not accept, and elements that are still waiting.
     let untaken = done
         .elements
         .saturating_sub(recording.progress().updates - before);
@@ -111,9 +112,9 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     }
 }
 
-/// Combines the failures of the last writes, of the recording before them and of the stream. Those
-/// that cost elements or safety come first. `elements` is the number of elements that are in no
-/// file.
+/// Combines the errors of the last writes, of the recording before them, and of the stream. Errors
+/// that cost elements or safety come first. `elements` is the number of elements that no file
+/// contains.
 fn together(
     at_end: Option<Box<VariableRecordError>>,
     before: Option<Box<VariableRecordError>>,
@@ -121,7 +122,7 @@ fn together(
     elements: u64,
 ) -> Option<RecordingError> {
     let mut of_file: Vec<_> = at_end.into_iter().chain(before).collect();
-    // The last writes often fail like those before.
+    // The last writes often fail in the same way as earlier ones.
     of_file.dedup_by_key(|error| discriminant(&**error));
     of_file.sort_by_key(|error| {
         !matches!(
@@ -189,7 +190,7 @@ where
             };
             (self.on_turn)(self.recording);
             match written {
-                // Continues to take elements while there is room in memory.
+                // Continues to take elements while memory has room.
                 Err(error) if error.is_disk_full() => {
                     if !self.recording.has_room() && self.stopped.within(FULL_DISK_WAIT) {
                         break;
@@ -222,7 +223,7 @@ where
         Ok(())
     }
 
-    /// Writes everything and makes it safe. While the disk is full it retries until stopped.
+    /// Writes and syncs everything. While the disk is full, it retries until stopped.
     fn end(&mut self) -> Result<(), Box<VariableRecordError>> {
         loop {
             let now = self.now();
@@ -255,19 +256,19 @@ impl Times {
     }
 }
 
-/// Plays the values of one variable, given by its index in [`RecordedVariables::variables`], into a
-/// stream of their type, each when it is due, until they end or playing is stopped. `on_elements`
-/// is called after each attempt to write one. It plays what [`record_elements`] has recorded, and
-/// any other recorded variable.
+/// Plays the values of one variable into a stream of the same type, each value when it is due,
+/// until they end or playing is stopped. The variable is given by its index in
+/// [`RecordedVariables::variables`]. `on_elements` is called after each attempt to write an
+/// element. Plays recordings of [`record_elements`], and any other recorded variable.
 ///
 /// A full stream delays playing: nothing is lost, and all later elements are late by the same time.
-/// Text that cannot be read is left out and counted in the variable's `unreadable`. A stream
-/// carries neither qualities nor gaps. Elements whose quality was not good are played like the
-/// others; [`StreamPlayed`] counts them and the gaps.
+/// Unreadable text is left out and counted in the variable's `unreadable`. A stream carries neither
+/// qualities nor gaps. Elements whose quality was not good are played like the others;
+/// [`StreamPlayed`] counts these elements and the gaps.
 ///
 /// # Errors
-/// [`RecordingError::OtherElements`]. On any other error the elements played before are in the
-/// stream.
+/// [`RecordingError::OtherElements`]. After any other error, the stream contains the elements
+/// played before.
 pub fn play_elements_into_stream(
     recorded: &mut RecordedVariables,
     variable: usize,

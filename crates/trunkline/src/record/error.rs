@@ -20,7 +20,7 @@ pub enum RecordingError {
     /// The recording cannot be written.
     #[error(transparent)]
     Record(Box<RecordError>),
-    /// The recording accepts no more, and elements taken from a stream are in no file.
+    /// The recording accepts no more data, and some elements taken from the stream are in no file.
     #[error(
         "{elements} elements that were taken from the stream are not in the recording: {source}"
     )]
@@ -64,10 +64,10 @@ pub enum RecordingError {
         data_type: DataType,
         /// Bytes of an element; `None` if they vary.
         element_bytes: Option<usize>,
-        /// Bytes of a row.
+        /// Bytes of a row in the recording.
         row_bytes: usize,
     },
-    /// The elements of the recording are of a different type than those of the stream.
+    /// The types of the recorded elements and of the stream differ.
     #[error(
         "the recording has elements of type {recorded}, but the stream has type {stream}; use a \
          stream of the recorded type"
@@ -78,13 +78,13 @@ pub enum RecordingError {
         /// Type of the stream.
         stream: DataType,
     },
-    /// A sample rate from which no times can be computed.
+    /// The sample rate is not usable for computing times.
     #[error("{rate} is not a sample rate; give a number of elements per second above 0")]
     SampleRate {
         /// The rate requested.
         rate: f64,
     },
-    /// Two failures. The one that costs more comes first.
+    /// Two failures, the more serious one first.
     #[error("{first}; also, {second}")]
     Both {
         /// The failure that makes the recording incomplete or unsafe.
@@ -95,7 +95,7 @@ pub enum RecordingError {
     /// No variable of the recording can be played.
     #[error("none of the recording's variables can be played; {why}")]
     NothingToPlay {
-        /// The reason for the first of them.
+        /// The reason for the first variable.
         why: String,
     },
 }

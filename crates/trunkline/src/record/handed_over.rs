@@ -1,4 +1,4 @@
-//! Updates that were passed to the client, and their outcomes.
+//! Updates passed to the client, and their outcomes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::client::polled::PendingCall;
 /// Maximum number of updates without an outcome.
 const WRITES_MAX: usize = 16_384;
 
-/// Maximum number of their bytes, unless a single batch has more.
+/// Maximum number of bytes of those updates, unless a single batch is larger.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Variables whose reason of failure is kept; failures of others are only counted.
+/// Maximum number of variables whose failure reason is stored; other failures are only counted.
 const VARIABLES_MAX: usize = 100;
 
 /// The reason why updates of a variable were not applied.
@@ -33,11 +33,12 @@ pub struct PlayFailure {
     pub updates: u64,
 }
 
-/// Updates without an outcome, in order. Dropping it ends them; those not sent are cancelled.
+/// Updates without an outcome, in order. Dropping this ends them and cancels those that were not
+/// sent.
 #[derive(Debug)]
 pub(super) struct HandedOver<'a> {
     client: &'a Client,
-    /// Each batch with the numbers of its variables, and its bytes.
+    /// Each batch with the numbers of its variables and its size in bytes.
     batches: VecDeque<(PendingCall<Vec<WriteOutcome>>, Vec<usize>, usize)>,
     writes: usize,
     bytes: usize,
@@ -55,8 +56,8 @@ impl<'a> HandedOver<'a> {
         }
     }
 
-    /// Passes updates on, each with the number of its variable. Waits while too many are without an
-    /// outcome.
+    /// Passes updates to the client, each with the number of its variable. Waits while too many
+    /// updates have no outcome.
     pub(super) fn give(
         &mut self,
         updates: Vec<(usize, Write)>,

@@ -1,5 +1,5 @@
-//! Recording and playing: joins the recorder of `trunkline-record`, which handles memory and files,
-//! to streams and variables.
+//! Recording and playing: connects the recorder of `trunkline-record`, which handles memory and
+//! files, to streams and variables.
 //!
 //! ```text
 //!   stream ----> record_stream ----> TDMS file ----> play_into_stream ----> stream
@@ -7,7 +7,7 @@
 //!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
 //! ```
 //!
-//! A device, or a program that takes its place, fills a ring itself: see [`regions`].
+//! A device, or a program in its place, fills a ring itself: see [`regions`].
 
 mod descriptions;
 mod elements;

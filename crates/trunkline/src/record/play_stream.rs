@@ -15,20 +15,21 @@ const ROWS_MAX: usize = 1 << 16;
 /// Longest wait before the stop signal is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Counts of what was played into a stream.
+/// Counts of a recording played into a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamPlayed {
     /// Rows written to the stream.
     pub rows: u64,
-    /// Number of times that a due row had not been read from the file yet.
+    /// Number of due rows that had not been read from the file in time.
     pub underruns: u64,
-    /// Lateness of the last row, because it was not read in time or because the stream was full.
+    /// Lateness of the last row, because the file was read too slowly or the stream was full.
     pub lateness: Duration,
-    /// Elements in the stream that were not good when they were recorded. A stream carries no
-    /// quality; rows have none either.
+    /// Number of played elements whose quality was not good when they were recorded. A stream
+    /// carries no quality. Rows have no quality.
     pub not_good: u64,
-    /// Gaps noted in the whole recording, played or not: places where the recorder lost elements.
+    /// Number of gaps in the whole recording, played or not: places where the recorder lost
+    /// elements.
     pub gaps: u64,
     /// Number of elements lost in those gaps, as far as the recorder knew.
     pub lost: u64,
@@ -38,15 +39,15 @@ pub struct StreamPlayed {
     pub is_complete: bool,
 }
 
-/// Plays a recording into a stream, each row when it is due, until it ends or is stopped. `on_rows`
-/// is called after each attempt to write some. The elements of the stream are the rows in their
-/// memory layout.
+/// Plays a recording into a stream, each row when it is due, until the recording ends or playing is
+/// stopped. `on_rows` is called after each attempt to write rows. The elements of the stream are
+/// the rows in their memory layout.
 ///
-/// A row is copied once, from the ring to the memory that the stream sends from. A full stream
+/// Each row is copied once, from the ring to the memory from which the stream sends. A full stream
 /// delays playing: nothing is lost, and all later rows are late by the same time.
 ///
 /// # Errors
-/// [`RecordingError`]: the rows played before are in the stream.
+/// [`RecordingError`]: the stream contains the rows played before.
 pub fn play_into_stream(
     playback: &mut TdmsPlayback,
     drain: &mut PacedDrain,
@@ -78,12 +79,12 @@ pub fn play_into_stream(
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(CHECK_INTERVAL), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
-            // All rows that fit into the space.
+            // Writes all rows that fit into the space.
             Ok::<_, RecordingError>(rows as usize * row_bytes)
         });
         let written = match written {
             Ok(written) => written as u64,
-            // There is no room: due rows are late from now on, until there is some.
+            // There is no room: due rows are late until there is.
             Err(RecordingError::Stream(error)) if is_late(&error) => {
                 drain.take(elapsed(clock.now()), &mut [])?
             }

@@ -28,7 +28,8 @@ const LATE: Duration = Duration::from_millis(20);
 pub struct PlayVariablesOptions {
     /// Speed of playing.
     pub pace: Pace,
-    /// Updates keep the times at which they were measured; otherwise the engine stamps them anew.
+    /// True if updates keep the times at which they were measured; otherwise the engine stamps them
+    /// anew.
     pub keeps_times: bool,
     /// Longest wait for an answer of the engine. 10 s by default.
     pub timeout: Duration,
@@ -44,25 +45,25 @@ impl Default for PlayVariablesOptions {
     }
 }
 
-/// Counts of what was played into variables.
+/// Counts of a recording played into variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariablesPlayed {
     /// Updates passed to the engine.
     pub updates: u64,
-    /// Updates of variables that are not played into.
+    /// Updates of recorded variables that are left out.
     pub left_out: u64,
-    /// Updates with unreadable text, of variables that are played into.
+    /// Updates with unreadable text, of variables that are played.
     /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) counts them per
     /// variable.
     pub unreadable: u64,
-    /// Updates passed on more than 20 ms after their time, because the file, the program or the
-    /// engine was too slow.
+    /// Updates passed on more than 20 ms late, because the file, the program or the engine was too
+    /// slow.
     pub late: u64,
     /// Largest delay of an update.
     pub lateness_max: Duration,
-    /// Writes that ended as applied. This and the following two count all writes of this client
-    /// since playing began, including others.
+    /// Writes that ended as applied. This and the next two fields count all writes of this client
+    /// since playing began, including writes that do not come from the recording.
     pub applied: u64,
     /// Writes that ended as unchanged.
     pub unchanged: u64,
@@ -70,16 +71,16 @@ pub struct VariablesPlayed {
     pub failed: u64,
     /// The reasons of failure by variable, for the first 100 variables.
     pub failures: Vec<PlayFailure>,
-    /// Variables that are not played into, or not to their end, each with the reason.
+    /// Variables that are not played, or not to their end, each with the reason.
     pub refused: Vec<(String, String)>,
     /// True if everything was played, false if playing was stopped.
     pub is_complete: bool,
 }
 
-/// Plays a recording, or a whole series, into variables, each update when it is due, until it ends
-/// or is stopped. `target` maps a recorded variable to the one it is played into, or to `None` to
-/// leave it out; both must have the same type. `on_updates` is called after each batch, and while
-/// waiting for the next update.
+/// Plays a recording or a whole series into variables, each update when it is due, until the
+/// recording ends or playing is stopped. `target` maps a recorded variable to the variable to
+/// write, or to `None` to leave it out; both variables must have the same type. `on_updates` is
+/// called after each batch, and while waiting for the next update.
 ///
 /// # Errors
 /// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`] if the engine does not answer;
@@ -104,7 +105,7 @@ pub fn play_into_variables(
     let clock = Clock::new();
     let since = clock.now();
     let mut next = next_update(recorded, &mut done)?;
-    // Lets a stop requested meanwhile take effect before anything is written.
+    // A stop requested in the meantime takes effect before anything is written.
     on_updates(&done);
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
@@ -145,7 +146,7 @@ pub fn play_into_variables(
             }
             one = match next_update(recorded, &mut done) {
                 Ok(update) => update,
-                // The updates read before are played; a file of a series to its end.
+                // Plays the updates read before the error; in a series, to the end of the file.
                 Err(error) => {
                     failure = Some(error);
                     None
@@ -173,8 +174,7 @@ pub fn play_into_variables(
     Ok(done)
 }
 
-/// Returns the next update that can be played. A variable that is damaged from some point on is
-/// reported once.
+/// Returns the next update that can be played. Reports once if the rest of a variable is damaged.
 fn next_update(
     recorded: &mut RecordedVariables,
     done: &mut VariablesPlayed,
@@ -202,8 +202,7 @@ pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
     }
 }
 
-/// Returns the time at which an update is due that came `after` the first one; zero without a
-/// speed.
+/// Returns the due time of an update that came `after` the first one; zero without a speed.
 pub(super) fn due(after: Duration, speed: Option<f64>) -> Duration {
     match speed {
         None => Duration::ZERO,

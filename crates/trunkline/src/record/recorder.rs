@@ -23,22 +23,21 @@ use crate::client::{Client, PatternSet};
 /// Settings for recording variables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VariableRecorderOptions {
-    /// Contract of the subscription: selects the updates that are recorded, and bounds those that
-    /// wait. Every update by default.
+    /// Contract of the subscription, which selects the updates to record and bounds the waiting
+    /// ones. Every update by default.
     pub contract: Contract,
-    /// Interval at which waiting updates are written; a program that is killed loses that much. 1 s
-    /// by default.
+    /// Interval at which waiting updates are written: the most that is lost if the program is
+    /// killed. 1 s by default.
     pub write_every: Duration,
-    /// Interval at which the file is made safe from a loss of power. 10 s by default.
+    /// Interval at which the file is synced to survive a loss of power. 10 s by default.
     pub sync_every: Duration,
-    /// Bytes that may wait to be written, and as many again while the disk accepts nothing. 4 MiB
-    /// by default.
+    /// Bytes that may wait to be written, and the same amount again while the disk accepts nothing.
+    /// 4 MiB by default.
     pub waiting_bytes_max: usize,
     /// Writes checksums beside the file, in `x.tdms.sums`. Off by default.
     pub has_sums: bool,
-    /// The condition for continuing in another file of a series: `x.tdms`, `x_0002.tdms` and so on.
-    /// A series also continues in another file when one has failed. By default there is a single
-    /// file.
+    /// Condition for continuing in the next file of a series: `x.tdms`, `x_0002.tdms` and so on. A
+    /// series also continues in the next file after a failure. By default there is a single file.
     pub rotation: Option<Rotation>,
 }
 
@@ -65,20 +64,20 @@ pub struct VariableRecorderStatus {
     pub files: u32,
     /// True while the connection to the engine is up.
     pub is_connected: bool,
-    /// True once the first reading of every variable that existed when the recording began has
-    /// arrived. From then on no update of them is missed. Never becomes false again.
+    /// True once the first reading has arrived of every variable that existed when the recording
+    /// began. From then on none of their updates is missed. Never becomes false again.
     pub is_following: bool,
-    /// Set if the name of the current file no longer leads to it. Updates in a file that was
+    /// Set if the path of the current file no longer leads to the file. Updates in a file that was
     /// removed or replaced count as lost.
     pub displaced: Option<Displaced>,
-    /// The same for the file of checksums; recording continues without it.
+    /// Same as `displaced`, for the file of checksums; recording continues without it.
     pub sums_displaced: Option<Displaced>,
     /// Free space on the disk.
     pub room: Room,
     /// Current failure of the file.
     pub error: Option<String>,
-    /// Patterns, and names without wildcards, that have matched nothing so far; known once the
-    /// engine has listed what exists. Variables that appear later are recorded.
+    /// Patterns, and names without wildcards, that have matched nothing so far. Known once the
+    /// engine has listed all existing variables. Variables that appear later are recorded.
     pub unmatched: Vec<String>,
     /// Variables that are not recorded, each with the reason.
     pub refused: Vec<(String, String)>,
@@ -86,12 +85,12 @@ pub struct VariableRecorderStatus {
     pub refused_count: u64,
 }
 
-/// Records the updates of variables into a TDMS file, on its own thread. Dropping it ends the
+/// Records the updates of variables into a TDMS file, on a dedicated thread. Dropping it ends the
 /// recording as [`stop`](Self::stop) does.
 ///
-/// It is driven by events: variables that do not change cost nothing. Memory is bounded by the
-/// contract on one side and [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max) on
-/// the other. Updates lost on either side are counted, and noted in the file as a gap.
+/// The recorder is driven by events: variables that do not change cost nothing. The contract and
+/// [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max) bound its memory. Lost updates
+/// are counted, and recorded as a gap in the file.
 #[derive(Debug)]
 pub struct VariableRecorder {
     status: Arc<Mutex<VariableRecorderStatus>>,
@@ -101,11 +100,11 @@ pub struct VariableRecorder {
 
 impl VariableRecorder {
     /// Records variables that match `patterns`, now and later, except those that match `excluded`,
-    /// into the new file `path`, or into the series that begins with it.
+    /// into the new file `path`, or into a series that begins with this file.
     ///
     /// # Errors
-    /// [`RecordingError::File`]: the file, or the next one of the series, already exists or cannot
-    /// be created, or no thread is left. [`RecordingError::Call`].
+    /// [`RecordingError::File`]: the file, or the next file of the series, already exists or cannot
+    /// be created, or the system has no thread left. [`RecordingError::Call`].
     pub fn start(
         client: &Client,
         patterns: &[Pattern],
@@ -166,17 +165,17 @@ impl VariableRecorder {
         })
     }
 
-    /// Returns the current state. Its information about the file is as old as the last write.
+    /// Returns the current state. Its data about the file dates from the last write.
     #[must_use]
     pub fn status(&self) -> VariableRecorderStatus {
         locked(&self.status).clone()
     }
 
     /// Ends the recording. Records every update that the engine had when this was called, and waits
-    /// at most 2 s for those that are on their way; updates of a `sampled` subscription are not
-    /// waited for. Then writes everything and makes it safe from a loss of power.
-    /// [`VariableRecorderStatus::error`] is set if that failed. An empty file, without even a
-    /// variable, is removed.
+    /// at most 2 s for updates that have not arrived yet, but not for updates of a `sampled`
+    /// subscription. Then writes and syncs everything. If that failed,
+    /// [`VariableRecorderStatus::error`] is set. Removes an empty file that has not even a
+    /// variable.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {
         self.end();
@@ -218,6 +217,6 @@ impl Files {
 pub(super) fn locked(
     status: &Mutex<VariableRecorderStatus>,
 ) -> MutexGuard<'_, VariableRecorderStatus> {
-    // Each change is a single assignment, so a poisoned lock leaves consistent data.
+    // Each change is a single assignment, so a poisoned lock still protects consistent data.
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }

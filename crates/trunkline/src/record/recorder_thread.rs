@@ -19,13 +19,13 @@ use crate::client::{CallError, Client, PatternSubscription};
 /// Longest wait for events before the stop signal is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Events taken before the thread checks what is due.
+/// Maximum number of events taken before the thread checks what is due.
 const TAKEN_MAX: usize = 4096;
 
-/// Longest time that a stopped recorder takes remaining events.
+/// Longest time that a stopped recorder waits for remaining events.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Unrecorded variables that are reported by name; others are only counted.
+/// Maximum number of unrecorded variables reported by name; others are only counted.
 const REFUSED_MAX: usize = 100;
 
 pub(super) struct Running {
@@ -44,7 +44,7 @@ pub(super) struct Running {
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
 }
 
-/// The purpose of a write: to get updates out, to sync the file, or to finish it.
+/// The purpose of a write: save updates, sync the file, or finish it.
 #[derive(Clone, Copy, Debug)]
 enum Writing {
     Out,
@@ -57,21 +57,21 @@ pub(super) struct Item {
     name: Arc<str>,
     data_type: DataType,
     place: Place,
-    /// True once something has arrived, or is known not to.
+    /// True once a reading has arrived, or is known not to arrive.
     is_heard: bool,
-    /// True once it was reported as not recorded.
+    /// True once the variable was reported as not recorded.
     is_refused: bool,
-    /// True until something arrives: the first reading is the value that the variable already had.
+    /// True until the first reading arrives, which is the value that the variable already had.
     is_new: bool,
-    /// Losses since its last reading; the next reading reports them too.
+    /// Losses since the last reading; the next reading reports them too.
     lost_since: Lost,
-    /// The newest update that has arrived; `None` before the first and after the last.
+    /// Position of the newest update that has arrived; `None` before the first and after the last.
     position: Option<Position>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// None yet: nothing has arrived.
+    /// Not yet: nothing has arrived.
     None,
     Recorded(VariableId),
     /// The variable cannot be recorded.
@@ -105,7 +105,7 @@ impl Running {
             self.describe(described);
             let now = self.clock.now();
             if self.descriptions.are_awaited(now) {
-                // So that the first header contains the descriptions.
+                // Delays writing so that the first header contains the descriptions.
                 continue;
             }
             if now >= sync_at {
@@ -122,7 +122,7 @@ impl Running {
 
     fn end(&mut self, until: Tick) {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
-        // Even a very short recording contains everything that existed when it began.
+        // Even a very short recording contains every variable that existed when it began.
         while self.is_connected() && !self.follows_all() && self.clock.now() < until {
             if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
@@ -153,7 +153,7 @@ impl Running {
         }
         let progress = self.recording.progress();
         if progress.variables == 0 || progress.bytes == 0 {
-            // Removes the file: it is empty.
+            // Removes the file, because it is empty.
             let _ = std::fs::remove_file(&self.first);
             if self.options.has_sums {
                 let _ = std::fs::remove_file(sums_path(&self.first));
@@ -161,13 +161,13 @@ impl Running {
         }
     }
 
-    /// Waits for the updates that the engine had when the recording was stopped. Those of a
-    /// `sampled` contract are not waited for: the engine sends them at the next interval.
+    /// Waits for the updates that the engine had when the recording was stopped. Does not wait for
+    /// those of a `sampled` contract, because the engine sends them only at the next interval.
     fn catch_up(&mut self, until: Tick) {
         if matches!(self.options.contract, Contract::Sampled(_)) || !self.is_connected() {
             return;
         }
-        // Without an answer in time, the recording ends with what has arrived.
+        // If no answer arrives in time, the recording ends with the updates received so far.
         let mut newest = self.newest_positions(until).unwrap_or_default();
         loop {
             newest.retain(|item, newest| {
@@ -186,7 +186,8 @@ impl Running {
         }
     }
 
-    /// Asks the engine for the newest update of every recorded variable. Returns them by item.
+    /// Asks the engine for the newest position of every recorded variable. Returns the positions by
+    /// item.
     fn newest_positions(&self, until: Tick) -> Result<HashMap<u32, Position>, CallError> {
         let left = || until.since(self.clock.now());
         let recorded = self
@@ -202,7 +203,7 @@ impl Running {
             .filter_map(|(item, opened)| Some((item, opened.ok()?.variable)))
             .unzip();
         let readings = self.client.read(&variables, left());
-        // Fails only for a closed client, which holds no variables.
+        // Fails only for a closed client, which has no open variables.
         let polled = self.client.clone().into_polled();
         let _closing = polled.close_variables(&variables);
         let readings = items.into_iter().zip(readings?);
@@ -211,7 +212,7 @@ impl Running {
             .collect())
     }
 
-    /// Handles at most `most` waiting events. Returns true if there were that many.
+    /// Handles at most `most` waiting events. Returns true if that number was reached.
     fn handle_waiting(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match self.subscription.try_next() {
@@ -258,7 +259,7 @@ impl Running {
             lost_since: Lost::NONE,
             position: None,
         };
-        // An item that is announced again under its number replaces the earlier one.
+        // An item announced again under the same number replaces the earlier one.
         self.hear_of(item);
         if let Some(before) = self.items.insert(item, item_of_it) {
             self.leave(&before);
@@ -266,11 +267,11 @@ impl Running {
         self.unheard += 1;
     }
 
-    /// Notes losses after the last reading of a variable now, because no later reading will report
-    /// them.
+    /// Records the losses after the last reading of a variable now, because no later reading will
+    /// report them.
     fn leave(&mut self, item: &Item) {
         if let Some(id) = item.id() {
-            // The variable is one of this recording.
+            // The variable belongs to this recording.
             let _ = self.recording.note_lost(id, item.lost_since.count());
         }
     }
@@ -283,7 +284,7 @@ impl Running {
     }
 
     /// Returns the variable's id in the recording. The variable is added with its first reading, so
-    /// one that cannot be read is not in the recording.
+    /// the recording does not contain unreadable variables.
     fn recorded(&mut self, item: u32) -> Option<VariableId> {
         self.hear_of(item);
         let one = self.items.get_mut(&item)?;
@@ -315,7 +316,7 @@ impl Running {
                 item.position = Some(reading.position);
                 let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
-                // The variable has not been written yet, and its source has delivered nothing.
+                // The variable has no value yet, neither from a write nor from its source.
                 if !reading.has_value() {
                     return;
                 }
@@ -353,8 +354,8 @@ impl Running {
         }
     }
 
-    /// True when the engine has named every variable that there is, and each of them has delivered
-    /// its first reading or was refused.
+    /// Returns true once the engine has listed all matching variables, and each of them has
+    /// delivered its first reading or was refused.
     fn follows_all(&self) -> bool {
         self.unmatched.is_known() && self.unheard == 0
     }
@@ -380,7 +381,7 @@ impl Running {
         }
     }
 
-    /// Reports once that a variable is not recorded, and why.
+    /// Reports once that a variable is not recorded, with the reason.
     fn refuse_item(&mut self, item: u32, why: String) {
         self.hear_of(item);
         let Some(one) = self.items.get_mut(&item) else {

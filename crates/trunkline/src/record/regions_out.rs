@@ -1,5 +1,5 @@
-//! Moves elements of a stream from the ring into a recording, in whole regions or after they have
-//! waited for long.
+//! Moves elements of a stream from the ring into a recording, in whole regions, or earlier if they
+//! have waited too long.
 
 use std::time::Duration;
 
@@ -15,25 +15,26 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time that the disk may stall while the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest time that elements of a slow stream wait for a region to fill: at least one block of
-/// them, and fewer. Each write with its header takes up to two blocks of the file.
+/// Longest time that elements of a slow stream wait until a region is full, if they fill at least
+/// one block of the file; fewer elements wait longer. Each write with its header takes up to two
+/// blocks.
 const AGE_MAX: Duration = Duration::from_secs(1);
 const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
 const BLOCK_BYTES: u64 = 4096;
 
-/// Moves elements from the ring to the recording, whose clock it uses.
+/// Moves elements from the ring to the recording, and uses the recording's clock.
 pub(super) struct RegionsOut<'a, R, F> {
     ring: &'a mut RegionReader,
     recording: &'a mut R,
     rows: u64,
     /// Row in the ring at which the next region begins.
     at: u64,
-    /// Rows that together fill whole blocks.
+    /// Smallest number of rows that fills whole blocks.
     block_rows: u64,
     rows_before: u64,
-    /// Rows of the longest region that may begin within a block; 0: none may.
+    /// Rows of the longest region that may begin within a block; 0 if regions must not.
     odd_rows_max: u64,
-    /// Time of the last write. Elements wait for a full region at most from then on.
+    /// Time of the last write, from which the waiting time of elements counts.
     since: Duration,
     stopped: &'a Stopped,
     on_region: F,
@@ -72,13 +73,13 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         self.stopped.now()
     }
 
-    /// Waits until regions are in the file and return to the ring.
+    /// Waits until regions are in the file and have returned to the ring.
     pub(super) fn flush(&mut self) -> Result<(), RecordError> {
         self.recording.flush(Durability::InFile, DISK_WAIT)
     }
 
-    /// Writes what is due when `elements` have arrived in all: whole regions, or elements that have
-    /// waited for long.
+    /// Writes what is due after `elements` elements in total: whole regions, or elements that have
+    /// waited too long.
     pub(super) fn write_due(&mut self, elements: u64) -> Result<(), RecordError> {
         if self.write_some(self.rows, u64::MAX)? || self.write_old(elements)? {
             self.since = self.recording.now();
@@ -100,8 +101,8 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(())
     }
 
-    /// Writes elements that have waited for long although they fill no region: whole blocks, or
-    /// everything if there is no whole block. Returns true if it wrote any.
+    /// Writes elements that have waited too long without filling a region: whole blocks, or
+    /// everything if that is less than one block. Returns true if it wrote any.
     fn write_old(&mut self, elements: u64) -> Result<bool, RecordError> {
         let age = self.recording.now().saturating_sub(self.since);
         let waiting = elements.saturating_sub(self.recorded());
@@ -116,9 +117,9 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         self.write_some(1, most)
     }
 
-    /// Writes regions of at least `least` rows, and at most `most` rows in all. Regions end where
-    /// they would if all had `rows` rows, so that a shorter one does not move later regions off
-    /// their blocks. Returns true if it wrote any.
+    /// Writes regions of at least `least` rows each and at most `most` rows in total. Each region
+    /// ends where it would if all regions had `rows` rows, so that a shorter region does not shift
+    /// later ones off their blocks. Returns true if it wrote any.
     fn write_some(&mut self, least: u64, most: u64) -> Result<bool, RecordError> {
         let rows = self.rows;
         let mut written = 0;
@@ -146,7 +147,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(written > 0)
     }
 
-    /// Writes a region. While the disk is full it holds the region until the recording is to end.
+    /// Writes a region. While the disk is full, it holds the region until the recording is to end.
     /// Meanwhile nothing is taken from the stream, which stalls its writer.
     fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
         loop {
@@ -177,11 +178,11 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// Rows of a region, which has the smallest size that is not copied, and rows of a block.
+    /// Rows of a region that has the smallest size that is not copied, and rows of a block.
     const REGION: u64 = (trunkline_record::COPY_BELOW_BYTES / 8) as u64;
     const BLOCK: u64 = BLOCK_BYTES / 8;
 
-    /// The elements of the stream are their own numbers.
+    /// A test setup. The value of each element is its number.
     struct Rig {
         disk: SimDisk,
         filler: RegionFiller,
@@ -251,7 +252,7 @@ mod tests {
                 assert_eq!(sut.recorded(), recorded, "{come} and {passed} ms");
             }
         }
-        // Collected elements are in the file one second later.
+        // Collected elements are in the file after one second.
         for _ in 0..100 {
             rig.disk.pass(10 * MILLISECOND);
             sut.write_due(rig.filler.written()).unwrap();
@@ -279,7 +280,7 @@ mod tests {
             sut.write_due(rig.filler.written()).unwrap();
             sut.flush().unwrap();
             assert_eq!(sut.recorded(), number * REGION);
-            // Rows up to where the first region would have ended, and then whole regions.
+            // Rows up to the end that the first region would have had, and then whole regions.
             let progress = sut.recording.progress();
             assert_eq!(progress.regions_in_place, number - 1);
             assert_eq!(progress.regions_copied, 2);

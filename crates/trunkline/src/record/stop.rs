@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Ends the operation that has its [`Stopped`], when it is dropped.
+/// Stops, when dropped, the operation that has the matching [`Stopped`].
 #[derive(Debug)]
 pub struct Stopper(#[allow(dead_code, reason = "that it is there is what it says")] Sender<()>);
 

@@ -20,13 +20,13 @@ use super::{RecordingError, Stopped};
 pub struct StreamRecorded {
     /// Elements taken from the stream.
     pub elements: u64,
-    /// Their bytes, each copied once, from the stream's buffer into the ring.
+    /// Bytes of these elements, each copied once from the stream's buffer into the ring.
     pub bytes: u64,
     /// True if the stream has ended, false if recording was stopped and the stream continues.
     pub has_ended: bool,
 }
 
-/// A destination of rows: one file, or a series of files.
+/// A destination for rows: one file, or a series of files.
 pub trait RowsRecording {
     /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
     ///
@@ -41,7 +41,7 @@ pub trait RowsRecording {
     /// The errors of these methods.
     fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
 
-    /// Takes completions that have arrived: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
+    /// Takes the completions that have arrived: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
     ///
     /// # Errors
     /// The errors of these methods.
@@ -50,10 +50,10 @@ pub trait RowsRecording {
     /// Returns the number of rows taken.
     fn rows(&self) -> u64;
 
-    /// Returns which regions are copied, as configured for the queue.
+    /// Returns which regions are copied, as configured in the queue.
     fn copying(&self) -> Option<Copying>;
 
-    /// Returns the time of the backend's clock.
+    /// Returns the time by the backend's clock.
     fn now(&self) -> Duration;
 }
 
@@ -91,14 +91,14 @@ macro_rules! rows_recording {
 rows_recording!([] TdmsRecording, self, self);
 rows_recording!([O: FnMut(u32) -> io::Result<WriteQueue>] TdmsSeries<O>, self, self.file());
 
-/// Copies elements of a stream into a ring from which they are recorded: as many as have arrived
-/// and fit, in one copy. Waits at most `timeout` for the first one. Returns their number; 0 if the
-/// ring is full.
+/// Copies elements of a stream into a ring for recording: all elements that have arrived and fit,
+/// in one copy. Waits at most `timeout` for the first one. Returns their number; 0 if the ring is
+/// full.
 ///
 /// Elements that do not fit stay in the stream, which stalls its writer: nothing is lost.
 ///
 /// # Errors
-/// [`RecordingError::Stream`]: nothing came in time, or the stream has ended.
+/// [`RecordingError::Stream`]: no element arrived in time, or the stream has ended.
 /// [`RecordingError::OtherRows`], [`RecordingError::Ring`].
 pub fn receive_into_ring(
     stream: &mut ValueReader,
@@ -129,20 +129,21 @@ pub fn receive_into_ring(
     Ok(count)
 }
 
-/// Records a stream into a file or a series, in regions of `region_rows` rows, until it ends or is
-/// stopped. The recorder owns both ends of the ring, which must be unused, so that regions begin at
-/// blocks. `on_region` is called after each region, and from time to time while the disk is full.
+/// Records a stream into a file or a series, in regions of `region_rows` rows, until the stream
+/// ends or recording is stopped. The recorder owns both ends of the ring, which must be unused, so
+/// that regions begin at block boundaries. `on_region` is called after each region, and repeatedly
+/// while the disk is full.
 ///
 /// The stream waits while the disk is busy or full: nothing is lost. Elements of a slow stream wait
-/// for 1 s, and fewer than 4 KiB of them for 5 s. They are then recorded without filling a region,
-/// if the recording may copy them
-/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)); the next region does not
-/// begin at a block.
+/// at most 1 s, or 5 s if they have less than 4 KiB. After that they are recorded without filling a
+/// region, if the recording may copy them
+/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)). The next region then does
+/// not begin at a block boundary.
 ///
 /// # Errors
 /// [`RecordingError::Unwritten`]: recording was stopped while the disk was full, or the disk
-/// stalls. Otherwise [`RecordingError`]. The elements taken before are in the recording, as far as
-/// they can be written.
+/// stalls. Otherwise [`RecordingError`]. As far as they could be written, the elements taken before
+/// are in the recording.
 pub fn record_stream<R: RowsRecording>(
     stream: &mut ValueReader,
     (filler, reader): (&mut RegionFiller, &mut RegionReader),
@@ -173,7 +174,7 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
 ) -> Result<(), RecordingError> {
     while !done.has_ended && !out.must_end() {
         match receive_into_ring(stream, filler, Some(CHECK_INTERVAL)) {
-            // The disk is behind: regions return once something is written.
+            // The disk is too slow: wait until regions are written and return to the ring.
             Ok(0) => out.flush()?,
             Ok(count) => {
                 done.elements += count;
@@ -194,9 +195,9 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
     Ok(out.end()?)
 }
 
-/// Returns the channels in which elements of a type are recorded, without conversion: one named
-/// `name`, or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970,
-/// their layout in memory, and properties of the channel record that: `value_type` is `timestamp`,
+/// Returns the channels for elements of a type, which are recorded without conversion: one channel
+/// named `name`, or one for each field of a struct. Timestamps are recorded as in memory, as 64-bit
+/// nanoseconds since 1970, and properties of the channel say so: `value_type` is `timestamp`,
 /// `unit_string` is `ns`.
 ///
 /// # Errors
@@ -230,7 +231,7 @@ pub fn stream_layout(
     };
     channels
         .filter(|channels| {
-            // There is no padding between the parts.
+            // There is no padding between the fields.
             let of_stream = element_bytes(data_type).map(|bytes| bytes as u64);
             of_stream.is_some() && bytes(channels) == of_stream
         })

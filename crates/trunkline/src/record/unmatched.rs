@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use trunkline_types::Pattern;
 
-/// The patterns of a recording, and those among them that have matched nothing so far.
+/// The patterns of a recording, and which of them have matched nothing so far.
 #[derive(Debug)]
 pub(super) struct Unmatched {
     patterns: Vec<Pattern>,
     /// True for each pattern that has matched nothing.
     is_open: Vec<bool>,
-    /// Patterns without a wildcard, which match only themselves; there may be as many as variables.
+    /// Patterns without a wildcard, which match only one name; there may be as many as variables.
     names: HashMap<String, Vec<usize>>,
     wildcards: Vec<usize>,
     /// True for each pattern whose matches the engine has listed completely.
     is_listed: Vec<bool>,
     /// Number of patterns not listed yet.
     unlisted: usize,
-    /// True if the result has changed since it was taken last.
+    /// True if the result has changed since it was last taken.
     has_changed: bool,
 }
 
@@ -45,8 +45,8 @@ impl Unmatched {
         }
     }
 
-    /// Notes that the engine has listed every match of this pattern. Each connection lists them
-    /// anew.
+    /// Notes that the engine has listed every match of this pattern. Every connection lists the
+    /// matches anew.
     pub(super) fn listed(&mut self, number: usize) {
         let Some(is_listed) = self.is_listed.get_mut(number) else {
             return;

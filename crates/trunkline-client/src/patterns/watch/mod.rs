@@ -1,14 +1,14 @@
 //! Watched patterns: the matching names, and their changes (B-32).
 //!
 //! ```text
-//! what the engine has told        what the program was told
+//! reported by the engine             reported to the program
 //!    truth, per name    --- differ? ---> pending, in order   --> next_watch_event
 //! ```
 //!
-//! Events are made when they are taken, from the difference between the two. At most one event per
-//! name is pending, so the memory is bounded by the number of names, however long the program does
-//! not look. After a reconnect the engine lists the names again, and only differences are reported.
-//! While the connection is down, nothing is reported as gone.
+//! Events are computed when they are taken, from the difference between the two states. At most one
+//! event per name is pending, so the number of names bounds the memory even if the program takes no
+//! events for a long time. After a reconnect the engine lists the names again, and only differences
+//! are reported. While the connection is down, no name is reported as gone.
 
 #[cfg(test)]
 mod tests;
@@ -30,10 +30,10 @@ use crate::table::{Key, NameMap, NumberMap, Slab};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WatchId(pub(crate) Key);
 
-/// An event of the names that a pattern matches. Events are delivered in order.
+/// An event of a watched pattern. Events are delivered in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WatchEvent {
-    /// A variable with this name exists: it was in the listing, or it is new.
+    /// A variable with this name exists: it was listed or is new.
     Appeared {
         /// The full name.
         name: Arc<str>,
@@ -42,15 +42,15 @@ pub enum WatchEvent {
         /// The access that the variable permits.
         access: Access,
     },
-    /// There is no longer a variable with this name.
+    /// No variable with this name exists any more.
     Gone {
         /// The full name.
         name: Arc<str>,
     },
-    /// The listing of existing names is complete. Sent once after each connection, and again if
-    /// more changed at once than the engine's log holds.
+    /// The listing of existing names is complete. Sent once on each connection, and again after
+    /// more changes at once than the engine's log can hold.
     Listed,
-    /// The engine does not follow the pattern, for this reason. The client asks again on the next
+    /// The engine refuses to watch the pattern, for this reason. The client asks again on the next
     /// connection.
     Failed(Fault),
 }
@@ -66,17 +66,18 @@ pub(crate) struct Watches {
 #[derive(Debug)]
 struct Watch {
     pattern: Arc<str>,
-    /// The number on this connection; 0 if none.
+    /// The watch's number on this connection; 0 if none.
     number: u32,
     names: NameMap<Entry>,
     /// Names by handle. Fields share the handle of their variable.
     by_handle: BTreeSet<(u32, Arc<str>)>,
-    /// Rises with every connection. Entries with an older number are not confirmed on this one.
+    /// Increases with every connection. Entries with an older number are not confirmed on this
+    /// connection.
     listing: u32,
     next_incarnation: u64,
     pending: BTreeMap<u64, Pending>,
     next_serial: u64,
-    /// Serials in `pending` of the end of the listing, and of a failure.
+    /// Serials in `pending` of the end of the listing and of a failure.
     listed: Option<u64>,
     failed: Option<u64>,
 }
@@ -92,7 +93,7 @@ enum Pending {
 #[derive(Debug, Default)]
 struct Entry {
     truth: Option<Known>,
-    /// The incarnation reported to the program.
+    /// The incarnation that was reported to the program.
     told: Option<u64>,
     pending: Option<u64>,
 }
@@ -135,7 +136,7 @@ impl Watches {
         self.list.get_mut(id.0)?.next()
     }
 
-    /// Returns all names that match now, as far as the engine has reported them, sorted.
+    /// Returns all names that currently match, as far as the engine has reported them, sorted.
     pub(crate) fn names(&self, id: WatchId) -> Vec<Arc<str>> {
         let watch = self.list.get(id.0);
         let names = watch.into_iter().flat_map(|watch| &watch.names);
@@ -185,7 +186,8 @@ impl Watches {
         }
     }
 
-    /// Handles names that a watch lists or that are new. Returns true if they complete the listing.
+    /// Handles names that the engine lists for a watch, or that are new. Returns true if the
+    /// listing is complete.
     pub(crate) fn handle_appeared(
         &mut self,
         base: &mut Base,
@@ -279,8 +281,8 @@ impl Watch {
         };
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
-        // A name has one handle at a time, even if the engine did not report the end of the last
-        // one.
+        // A name has only one handle at a time, even if the engine did not report the end of the
+        // previous one.
         if let Some(before) = &entry.truth {
             self.by_handle.remove(&(before.handle, Arc::clone(&name)));
         }
@@ -293,7 +295,7 @@ impl Watch {
             listing,
         };
         match &mut entry.truth {
-            // Known from the previous connection, and unchanged for the program.
+            // Known from the previous connection; nothing changes for the program.
             Some(before)
                 if before.listing != listing
                     && before.data_type == known.data_type
@@ -330,7 +332,7 @@ impl Watch {
         }
     }
 
-    /// Ends the listing. Names known from before that it does not contain no longer exist.
+    /// Completes the listing. Names from before that it does not contain no longer exist.
     fn listing_ends(&mut self) {
         let listing = self.listing;
         let mut missing = Vec::new();
@@ -352,7 +354,7 @@ impl Watch {
         self.listed = Some(self.push(Pending::Listed));
     }
 
-    /// Forgets all names and their pending events. The next connection lists everything again.
+    /// Removes all names and their pending events. The next connection lists all names again.
     fn forget_names(&mut self) {
         self.names = NameMap::default();
         self.by_handle = BTreeSet::new();
@@ -373,7 +375,7 @@ impl Watch {
             return;
         };
         if entry.truth.is_none() && entry.told.is_none() {
-            // The name appeared and vanished before the program saw it.
+            // The name appeared and vanished before the program took the event.
             if let Some(entry) = self.names.remove(name)
                 && let Some(serial) = entry.pending
             {
@@ -412,7 +414,7 @@ impl Watch {
                     return Some(WatchEvent::Gone { name });
                 }
                 (Some(_), Some(_)) => {
-                    // Another variable has the name now, and is reported next.
+                    // Another variable now has this name, and is reported next.
                     entry.told = None;
                     entry.pending = Some(serial);
                     self.pending

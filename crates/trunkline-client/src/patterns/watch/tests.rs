@@ -1,4 +1,4 @@
-//! The memory of a watch is bounded by the number of names, regardless of the engine's frames.
+//! The number of names bounds the memory of a watch, whatever frames the engine sends.
 
 use trunkline_proto::message::watch::AppearedVariable;
 use trunkline_proto::{Fault, FaultCode};
@@ -37,7 +37,8 @@ fn a_name_that_appears_with_ever_new_handles_is_held_once() {
     assert_eq!(watch.by_handle.len(), 0);
 }
 
-/// Every connection lists the names again and finds too many, while the program takes no events.
+/// Every connection lists the names again and there are too many, while the program takes no
+/// events.
 /// Behaviour: B-32, H-19.
 #[test]
 fn too_many_names_leave_only_the_error_queued() {

@@ -3,11 +3,12 @@
 use trunkline_proto::message::lost::LostRecord;
 use trunkline_types::{Lost, Position};
 
-/// Updates missed before a reading, by cause. Allocates only for causes other than coalescing.
+/// Updates missed before a reading, by cause. Allocates memory only for causes other than
+/// coalescing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Missed {
     coalesced: u64,
-    /// All causes but coalescing.
+    /// All causes other than coalescing.
     others: Option<Box<Lost>>,
 }
 
@@ -60,7 +61,7 @@ impl Missed {
     }
 }
 
-/// The last update of an item, and the losses that the engine has reported since.
+/// The last update of an item, and the losses reported by the engine since then.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     position: Option<Position>,
@@ -85,9 +86,10 @@ struct ReportedLosses {
     queue: u64,
     overrun: u64,
     disconnect: u64,
-    /// From an ENDED frame. It already covers what LOST frames report later for the same gap.
+    /// From an ENDED frame. This number includes the updates that later LOST frames report for the
+    /// same gap.
     ended: u64,
-    /// Ended at this end: an overrun accounts for every missing update.
+    /// Ended by the client: an overrun accounts for every missing update.
     ended_here: bool,
     unknown: bool,
 }
@@ -107,19 +109,19 @@ impl Account {
         losses.unknown |= record.unknown;
     }
 
-    /// Records that the subscription ended with `lost` updates undelivered.
+    /// Records that the subscription ended with `lost` undelivered updates.
     pub(crate) fn tell_end(&mut self, lost: u64) {
         let losses = self.reported.get_or_insert_default();
         losses.ended = losses.ended.saturating_add(lost);
     }
 
-    /// Records that the subscription ended here, because the program's queue is full.
+    /// Records that the client ended the subscription because the program's queue is full.
     pub(crate) fn tell_end_here(&mut self) {
         self.reported.get_or_insert_default().ended_here = true;
     }
 
-    /// Records that another variable with the same name replaced this one: the updates between them
-    /// cannot be counted.
+    /// Records that a different variable with the same name replaced this one, so that the updates
+    /// in between cannot be counted.
     pub(crate) fn replaced(&mut self) {
         if self.position.take().is_some() {
             self.reported.get_or_insert_default().unknown = true;
@@ -146,7 +148,7 @@ impl Account {
     }
 
     /// Makes a repaired update the item's last one, whatever its position. Returns the updates
-    /// missed since the one before.
+    /// missed since the previous one.
     pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Missed {
         self.update(position, remainder).unwrap_or_else(|| {
             self.position = Some(position);
@@ -154,14 +156,14 @@ impl Account {
         })
     }
 
-    /// Records an arriving update. Returns the updates missed since the one before, or `None` if
+    /// Records an arriving update. Returns the updates missed since the previous one, or `None` if
     /// the item already has this update.
     ///
-    /// Reported causes are taken from the gap between the two sequences and never exceed it. The
-    /// caller supplies the cause of the rest.
+    /// Reported causes account for parts of the gap between the two sequences and never exceed it.
+    /// The caller supplies the cause of the rest.
     #[inline(always)]
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
-        // Fast path: the next sequence, and nothing reported.
+        // Fast path: the next sequence, and no reported losses.
         if let (None, Some(before)) = (&self.reported, &mut self.position)
             && before.epoch == position.epoch
             && before.sequence.checked_add(1) == Some(position.sequence)

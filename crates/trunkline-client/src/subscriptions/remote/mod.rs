@@ -1,8 +1,9 @@
-//! Subscriptions as the engine sees them.
+//! Subscriptions from the engine's view.
 //!
 //! All `latest` subscriptions of a client with the same filters share one remote subscription: the
-//! engine sends an update once, and the client hands it to every local subscription that wants it.
-//! Every other contract has its own remote subscription, because it has its own buffer.
+//! engine sends an update once, and the client passes it to every local subscription that uses it.
+//! Every subscription with another contract has its own remote subscription, because it has its own
+//! buffer.
 
 pub(crate) mod account;
 
@@ -20,7 +21,7 @@ use crate::table::{Few, NumberMap};
 use crate::variables::reading::Received;
 use crate::variables::{VariableRef, Variables};
 
-/// Number of sequences of own writes to remember per item until their updates arrive.
+/// Maximum number of own writes remembered per item, by sequence, until their updates arrive.
 const OWN_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -35,28 +36,28 @@ pub(crate) struct RemoteSubscription {
     items: Vec<Option<RemoteItem>>,
     free: Vec<u32>,
     by_handle: NumberMap<u32, u32>,
-    /// The handle found last, with its item. Handles are usually numbered in the order of the
-    /// items, so the item of another handle is usually at the same distance as the handle.
+    /// The handle found last, with its item. Handles usually have the same order as the items, so
+    /// the distance to another handle is usually also the distance to its item.
     near: (u32, u32),
-    /// Set once two items have shared a handle. From then on, only `by_handle` is right.
+    /// Set once two items have shared a handle. After that, only `by_handle` is correct.
     has_shared_handles: bool,
-    /// Number of local subscriptions that use it, including those without items at the moment.
+    /// Number of local subscriptions that use it, including those that currently have no items.
     pub(crate) subscribers: usize,
     /// Number of unanswered requests about its items.
     pub(crate) outstanding: usize,
-    /// No longer wanted. It is ended once no request about it is outstanding.
+    /// True if it is no longer wanted. It is ended once no request about it is outstanding.
     pub(crate) closing: bool,
-    /// Not subscribed until the program has taken everything that is queued (`all` only).
+    /// Not subscribed until the program has taken all queued events (`all` only).
     pub(crate) pause: Pause,
     /// The only local subscription that uses it; `None` if it is shared.
     pub(crate) owner: Option<u32>,
-    /// Rises whenever the engine's credit starts again. Updates sent under an earlier life free no
-    /// credit under this one.
+    /// Increases whenever the engine's credit starts again. Updates sent in an earlier life return
+    /// no credit in this one.
     pub(crate) life: u32,
     /// Number of updates taken since the last grant (`all` only).
     taken: u32,
-    /// Handles of items that were removed before their first reading, which uses no credit. They
-    /// stay until that reading has arrived or the engine has ended the item (`all` only).
+    /// Handles of items that were removed before their first reading, which uses no credit. Each
+    /// stays here until that reading has arrived or the engine has ended the item (`all` only).
     unread: BTreeSet<u32>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) enum Pause {
     No,
     /// The subscription overran its bound.
     Overrun,
-    /// The backlog of an earlier connection is too large.
+    /// Too many readings from an earlier connection are queued.
     Backlog,
 }
 
@@ -77,8 +78,8 @@ pub(crate) struct RemoteItem {
     pub(crate) status: Status,
     /// True while the item is part of an unanswered request.
     pub(crate) asked: bool,
-    /// True while a live item waits for the answer to a repeated subscription, made because its end
-    /// may have been lost.
+    /// True while a live item waits for the answer to a repeated subscription, made because the
+    /// report of its end may have been lost.
     pub(crate) asked_again: bool,
     /// The handle under which it was last subscribed.
     pub(crate) handle: Option<u32>,
@@ -107,7 +108,7 @@ pub(crate) struct Target {
 pub(crate) enum Status {
     /// Not subscribed yet on this connection.
     Opening,
-    /// Same as `Opening`, but no longer wanted.
+    /// Like `Opening`, but no longer wanted.
     Leaving,
     Live,
     Failed(Box<Fault>),
@@ -116,17 +117,17 @@ pub(crate) enum Status {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// The value that the variable held when it was subscribed.
+    /// The value that the variable had when it was subscribed.
     First,
-    /// The value that the variable held, or the first update after the item's last one.
+    /// The value that the variable had, or the first update after the item's last one.
     FirstResumed,
-    /// An update that was written just now.
+    /// An update from a new write.
     Update,
 }
 
 impl RemoteSubscriptions {
-    /// Returns the remote subscription for these terms, and adds one subscriber. Reuses an existing
-    /// one if it can be shared.
+    /// Returns the remote subscription for these terms, and adds one subscriber to it. Shares an
+    /// existing one if possible.
     pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
         if contract == Contract::Latest {
             let shared = self.by_id.iter_mut().find(|(_, remote)| {
@@ -177,8 +178,8 @@ impl RemoteSubscriptions {
         variables.release(item.variable);
     }
 
-    /// Remembers an own write by its answer, which precedes its update. Under `all` the update does
-    /// not carry the flag, because its runs are identical for all sessions.
+    /// Remembers an own write by its answer, which arrives before its update. Under `all` the
+    /// update does not contain the flag, because its runs are identical for all sessions.
     pub(crate) fn remember_own(
         &mut self,
         variables: &Variables,
@@ -225,12 +226,12 @@ impl RemoteSubscription {
         self.taken = 0;
     }
 
-    /// Takes the number of updates taken since the last grant.
+    /// Returns and resets the number of updates taken since the last grant.
     pub(crate) fn take_grant(&mut self) -> u32 {
         std::mem::take(&mut self.taken)
     }
 
-    /// Returns true if newer updates replace older ones.
+    /// Returns true if a newer update replaces an older one.
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
     }
@@ -274,20 +275,20 @@ impl RemoteSubscription {
         Some(item)
     }
 
-    /// Records the arrival of an update that no item has. Returns true if it is a first reading,
-    /// which used no credit.
+    /// Records the arrival of an update that belongs to no item. Returns true if it is a first
+    /// reading, which used no credit.
     pub(crate) fn pass_first(&mut self, handle: u32) -> bool {
         self.unread.remove(&handle)
     }
 
-    /// Records that the engine sends no more updates of these items.
+    /// Records that the engine will send no more updates of these items.
     pub(crate) fn items_ended(&mut self, handles: &[u32]) {
         for handle in handles {
             self.unread.remove(handle);
         }
     }
 
-    /// Records that a new connection was made, on which nothing is subscribed yet.
+    /// Records a new connection, on which nothing is subscribed yet.
     pub(crate) fn connected(&mut self) {
         self.unread.clear();
     }
@@ -332,7 +333,7 @@ impl RemoteSubscription {
         self.item_mut(index)
     }
 
-    /// Returns the index of the item that gets the updates of this handle.
+    /// Returns the index of the item that receives the updates of this handle.
     #[inline(always)]
     pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
         let (near, index) = self.near;
@@ -374,15 +375,15 @@ impl RemoteSubscription {
         self.has_shared_handles |= other.is_some_and(|other| other != index);
     }
 
-    /// Drops all handles, because those of a past epoch are invalid.
+    /// Drops all handles, because handles of a past epoch are invalid.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
         self.has_shared_handles = false;
         self.items_mut().for_each(|(_, item)| item.handle = None);
     }
 
-    /// Counts updates that the program has taken, or that never reached it. Returns true if a grant
-    /// is due.
+    /// Counts updates that the program has taken, or that never arrived. Returns true if a grant is
+    /// due.
     #[inline]
     pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
         let Contract::All { elements, .. } = self.terms.contract else {
@@ -417,19 +418,19 @@ impl RemoteItem {
         (self.asked, self.asked_again) = (false, false);
     }
 
-    /// Handles the engine's report that an overrun has ended the item. Returns true if the answer
-    /// to a request for the next life is still outstanding; the item then waits for that answer.
+    /// Handles the engine's report that an overrun has ended the item. Returns true if the item
+    /// waits for the outstanding answer to the request for the next life.
     pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
         if std::mem::take(&mut self.asked_again) && matches!(self.status, Status::Live) {
             self.account.tell_end(lost);
             self.status = Status::Opening;
             return true;
         }
-        // An item that ended at this end has already reported its end.
+        // An item that the client ended has already reported its end.
         self.asked && matches!(self.status, Status::Opening)
     }
 
-    /// Remembers that a write of this client became the update with this sequence.
+    /// Remembers that a write of this client resulted in the update with this sequence.
     pub(crate) fn remember_own(&mut self, sequence: u64) {
         let own = self.own.get_or_insert_default();
         let place = own.partition_point(|known| *known < sequence);
@@ -439,7 +440,8 @@ impl RemoteItem {
         }
     }
 
-    /// Returns true if this client wrote the update with this sequence. Forgets earlier sequences.
+    /// Returns true if the update with this sequence results from a write of this client. Forgets
+    /// earlier sequences.
     #[inline(always)]
     pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
         let Some(own) = &mut self.own else {
@@ -453,21 +455,21 @@ impl RemoteItem {
         false
     }
 
-    /// Returns true if updates are to be delivered. The last updates of a removed variable may
-    /// arrive after the report of its end, if another subscription received that report first.
+    /// Returns true if updates are to be delivered. Last updates of a removed variable may arrive
+    /// after the report of its end, if another subscription received that report first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
     }
 
-    /// Forgets the past life of an engine that was replaced or restarted. Its positions are not
-    /// comparable with the new ones, whatever their epochs.
+    /// Discards the state from an engine that was replaced or restarted. Its positions are not
+    /// comparable with the new ones, even if the epochs look alike.
     pub(crate) fn forget_life(&mut self) {
         self.own = None;
         self.account.replaced();
     }
 
-    /// Returns true if a later retry can succeed without action by the program. Returns false while
-    /// the failed request is still pending, because its end would be taken for the answer to the
+    /// Returns true if a retry can succeed later without action by the program. Returns false while
+    /// the failed request is still pending, because its end would be mistaken for the answer to the
     /// next request.
     pub(crate) fn may_retry(&self) -> bool {
         match &self.status {
@@ -479,7 +481,7 @@ impl RemoteItem {
     }
 }
 
-/// Returns true for faults that disappear when the missing library or variable is deployed or
+/// Returns true for faults that disappear once the missing library or variable is deployed or
 /// started.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
     use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};

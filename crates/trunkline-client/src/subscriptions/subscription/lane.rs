@@ -1,12 +1,12 @@
-//! A queue in order of arrival from which entries can be removed early.
+//! A queue in arrival order from which entries can be removed early.
 
 use std::collections::VecDeque;
 
-/// Minimum capacity that an emptied lane keeps, in entries.
+/// Capacity up to which an emptied lane is not shrunk, in entries.
 pub(crate) const KEPT_ENTRIES: usize = 1024;
 
-/// Entries in the order of their serials. An entry removed from the middle stays as a dead slot
-/// until its neighbours leave. The first entry is never dead.
+/// Entries in the order of their serials. An entry removed from the middle remains as a dead slot
+/// until the entries before it are gone. The first entry is never dead.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     pub(crate) slots: VecDeque<T>,
@@ -73,8 +73,8 @@ impl<T: Slot> Lane<T> {
         }
     }
 
-    /// Releases capacity that was not needed since the lane was last empty. A lane that fills and
-    /// empties repeatedly keeps its capacity and allocates nothing.
+    /// Releases capacity that was not used since the lane was last empty. A lane that fills and
+    /// empties repeatedly retains its capacity and allocates nothing.
     fn emptied(&mut self) {
         let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
         if self.slots.capacity() / 4 > needed {

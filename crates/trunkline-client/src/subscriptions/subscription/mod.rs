@@ -20,16 +20,16 @@ use crate::subscriptions::remote::account::Missed;
 use crate::table::Key;
 use crate::variables::reading::Received;
 
-/// An emptied buffer with a larger capacity than this is freed.
+/// Emptied buffers with a larger capacity than this are freed.
 const KEPT_SERIALS_MAX: usize = 64;
 /// Memory for a queued reading, in addition to its value, in bytes.
 const COST: usize = size_of::<Queued>();
 /// The documentation of `SubscribeOptions::buffer_bytes_max` states 120 bytes.
 const _: () = assert!(COST <= 120);
 
-/// Returns the memory held by `readings` queued readings whose values take `bytes`.
+/// Returns the memory used by `readings` queued readings whose values take `bytes`.
 fn held(bytes: usize, readings: u64) -> usize {
-    // The cast is safe: there are no more readings than fit in memory.
+    // The cast is safe: the number of readings is limited by the memory.
     bytes.saturating_add((readings as usize).saturating_mul(COST))
 }
 
@@ -40,12 +40,11 @@ pub(crate) const NO_ITEM: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
 
-/// The account of every update of the variables of one subscription, as known to the client: the
-/// updates that arrived and what the program did with them, and those that did not arrive, by
-/// cause.
+/// The account of every update of one subscription's variables, as known to the client: updates
+/// that arrived, with what the program did with them, and updates that did not arrive, by cause.
 ///
-/// Between two updates that arrived, the sequence rises by one for each arrival, each missed
-/// update, and each update that a filter of the subscription held back:
+/// Between two arrived updates, the sequence increases by one for each arrival, each missed update,
+/// and each update that a filter of the subscription left out:
 ///
 /// ```text
 /// written since the first reading = received - items + missed.coalesced + missed.queue
@@ -53,10 +52,10 @@ pub struct SubscriptionId(pub(crate) Key);
 /// received                        = taken + coalesced + dropped + waiting
 /// ```
 ///
-/// Missed updates cannot be counted across epochs: `missed.unknown` is set instead.
+/// Updates missed across epochs cannot be counted; `missed.unknown` is set instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubscriptionAccount {
-    /// The updates that arrived, by what became of them here.
+    /// The updates that arrived, by what happened to them at the client.
     pub ledger: ClientLedger,
     /// The updates that did not arrive: coalesced or dropped by the engine, or written while there
     /// was no connection.
@@ -75,7 +74,7 @@ pub(crate) struct Subscription {
     pub(crate) missed: Lost,
     /// Total size of the queued values in bytes.
     bytes: usize,
-    /// Rises with every event that is queued.
+    /// Increases with every queued event.
     pub(crate) changes: u64,
 }
 
@@ -83,7 +82,7 @@ pub(crate) struct Subscription {
 pub(crate) struct LocalItem {
     pub(crate) remote_item: u32,
     waiting: Waiting,
-    /// Updates missed since the last reading that was queued (buffers) or taken (cells).
+    /// Updates missed since the last reading was queued (buffers) or taken (cells).
     missed: Missed,
     notice: Option<Box<(u64, Notice)>>,
 }
@@ -102,7 +101,7 @@ enum Waiting {
     Count(u32),
 }
 
-/// An event of an item other than a reading. A newer notice replaces one that is still queued.
+/// An event of an item other than a reading. A newer notice replaces a queued one.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Fault(Fault),
@@ -120,7 +119,7 @@ pub(crate) struct Delivery<'a> {
     /// See [`Queued`].
     pub(crate) bytes: u32,
     pub(crate) credit: u32,
-    /// True if the replaced local copy is an update, and not the placeholder of a variable that was
+    /// True if the replaced local copy is an update, not the placeholder of a variable that was
     /// never written.
     pub(crate) replaces_update: bool,
 }
@@ -148,7 +147,7 @@ impl Subscription {
         }
     }
 
-    /// Puts an item at a place: after the last one, or where one has left.
+    /// Puts an item at a place: after the last item, or at a free place.
     pub(crate) fn put_item(&mut self, place: u32, remote_item: u32) {
         let waiting = self.nothing_waits();
         let item = LocalItem {
@@ -212,10 +211,10 @@ impl Subscription {
         }
     }
 
-    /// Returns true if an `all` subscription has room for one more update. The engine keeps to the
-    /// credit, so the bound is exceeded only by values far larger than expected, or by readings
-    /// left from before a reconnect. At most twice the bound is queued here, plus the first
-    /// readings of the items.
+    /// Returns true if an `all` subscription has room for one more update. The engine does not
+    /// exceed the credit, so only values far larger than expected, or readings from before a
+    /// reconnect, exceed the bound. At most twice the bound is queued here, plus the first readings
+    /// of the items.
     #[inline(always)]
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
@@ -279,7 +278,7 @@ impl Subscription {
         }
     }
 
-    /// Queues an update that has arrived for an item under `last:n`.
+    /// Queues an arrived update for an item under `last:n`.
     fn deliver_last(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
@@ -355,7 +354,7 @@ impl Subscription {
     }
 }
 
-/// One update dropped because the queue was full.
+/// One update that was dropped because the queue was full.
 fn dropped_by_queue() -> Missed {
     Missed::of(Lost {
         queue: 1,

@@ -1,8 +1,7 @@
-//! The queue of one subscription: its waiting entries, in the order in which the program takes
-//! them.
+//! The queue of one subscription: its entries in the order in which the program takes them.
 //!
-//! Readings, notices about items and changes of the connection share one order, so the program
-//! never confuses values before and after a reconnect. Under `latest` and `sampled`, an entry only
+//! Readings, notices about items and changes of the connection share one order, so the program can
+//! tell values before a reconnect from values after it. Under `latest` and `sampled`, an entry only
 //! records *that* an item has a new value; the value is in the item's local copy.
 //!
 //! ```text
@@ -32,7 +31,7 @@ pub(crate) struct Queue {
     next_serial: u64,
     /// Serials of the queued connection events.
     connection: VecDeque<u64>,
-    /// Rises with every connection event. A cell may be replaced in place only within one era.
+    /// Increases with every connection event. A cell may be replaced in place only within one era.
     era: u32,
 }
 
@@ -44,7 +43,8 @@ pub(crate) struct Queued {
     pub(crate) item: u32,
     /// Size of the value in wire form, in bytes.
     pub(crate) bytes: u32,
-    /// The life of the remote subscription in which taking this reading frees one credit; 0 for none.
+    /// The life of the remote subscription in which taking this reading returns one credit; 0 for
+    /// none.
     pub(crate) credit: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Next {
 }
 
 impl Queued {
-    /// Converts the entry into the reading that the program gets.
+    /// Converts the entry into the reading for the program.
     #[inline(always)]
     pub(crate) fn into_reading(self) -> Reading {
         let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
@@ -169,7 +169,7 @@ impl Queue {
     ) -> Option<T> {
         let queued = self.readings.find(serial)?;
         let result = look(queued);
-        // Frees the contents now; the dead slot leaves with its neighbours.
+        // Frees the contents now; the dead slot is removed with its neighbours.
         (queued.received.value, queued.missed, queued.item) = (None, Missed::NOTHING, DEAD);
         self.readings.bury();
         Some(result)
@@ -187,8 +187,8 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes the readings that are next, up to `most`. First `look` visits all of them in place,
-    /// then `give` receives each one. Returns their number, or 0 if something else is next.
+    /// Takes up to `most` readings from the front. First `look` visits all of them in place, then
+    /// `give` receives each one. Returns their number, or 0 if the next entry is not a reading.
     #[inline(always)]
     pub(crate) fn take_readings(
         &mut self,
@@ -198,7 +198,7 @@ impl Queue {
     ) -> usize {
         let Lane { slots, dead, peak } = &mut self.readings;
         let next = match self.marks.front_serial() {
-            // Only readings before the next mark.
+            // Only the readings before the next mark.
             Some(mark) => slots.partition_point(|queued| queued.serial < mark),
             None => slots.len(),
         };
@@ -221,7 +221,7 @@ impl Queue {
         taken
     }
 
-    /// Takes the next entry if it is not a reading.
+    /// Takes the next entry, unless it is a reading.
     #[inline]
     pub(crate) fn next_mark(&mut self) -> Option<Next> {
         let mark = self.marks.front_serial()?;

@@ -13,8 +13,8 @@ use crate::subscriptions::subscription::queue::{Next, Queued};
 use crate::variables::reading::Received;
 
 impl Subscription {
-    /// Hands over the next events, up to `most`. Returns their number, and the number of credits
-    /// they free.
+    /// Hands over up to `most` next events. Returns their number, and the number of credits that
+    /// they return.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -43,8 +43,8 @@ impl Subscription {
         (given, credits)
     }
 
-    /// Fills a batch with the next readings, up to `most`, and with the event after them if it is
-    /// not a reading. Returns the number of credits they free.
+    /// Fills a batch with up to `most` next readings, and with the event after them if it is not a
+    /// reading. Returns the number of credits that they return.
     #[inline]
     pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
         batch.reserve(most.min(self.queue.len()));
@@ -77,8 +77,8 @@ impl Subscription {
         }
     }
 
-    /// Takes queued readings, up to `most`. Returns their number, and the number of credits they
-    /// free.
+    /// Takes up to `most` queued readings. Returns their number, and the number of credits that
+    /// they return.
     #[inline(always)]
     fn take_readings(
         &mut self,
@@ -106,7 +106,7 @@ impl Subscription {
         (readings, credits)
     }
 
-    /// Takes the next event if it is not a queued reading.
+    /// Takes the next event, unless it is a queued reading.
     fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
         loop {
             let event = match self.queue.next_mark()? {
@@ -123,8 +123,8 @@ impl Subscription {
         }
     }
 
-    /// Takes the next reading of one item, regardless of entries queued before it. Returns it with
-    /// the number of credits it frees.
+    /// Takes the next reading of one item, regardless of entries queued before it. Also returns the
+    /// number of credits that it returns.
     pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
         let entry = self.items.get_mut(item as usize)?;
         let serial = match &entry.waiting {
@@ -191,7 +191,7 @@ impl Subscription {
     }
 }
 
-/// Updates an item's bookkeeping for a queued reading that is given to the program.
+/// Updates an item's state for a queued reading that is passed to the program.
 #[inline(always)]
 fn take_queued(
     queued: &mut Queued,
@@ -204,7 +204,7 @@ fn take_queued(
         match &mut entry.waiting {
             Waiting::Count(count) => *count -= 1,
             Waiting::Buffer(serials) => {
-                // Both `next_of` and the queue's order take the oldest first.
+                // Both `next_of` and the queue's order take the oldest reading first.
                 serials.pop_front();
                 if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
                     **serials = VecDeque::new();

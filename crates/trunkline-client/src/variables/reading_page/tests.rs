@@ -11,8 +11,8 @@ fn reading(sequence: u64, value: f64) -> Entry {
 #[test]
 fn unasked_and_unanswered_items_have_their_fault_in_place() {
     let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingPage::new());
-    // No variable is known: 1 and 4 are refused here. The others are sent, of which the engine
-    // refuses 2 and does not answer 5.
+    // No variable is known. The client refuses 1 and 4 and sends the others; the engine refuses 2
+    // and does not answer 5.
     assert_eq!(sut.ask(&Variables::default()), 0);
     sut.refused.retain(|(item, _)| [1, 4].contains(item));
     sut.asked = vec![(0, 10), (2, 12), (3, 13), (5, 15)];

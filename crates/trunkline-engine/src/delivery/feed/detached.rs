@@ -1,4 +1,4 @@
-//! Members whose session broke, and the updates that a log still has for their return.
+//! Members whose session is lost, and the updates that the log still has for their return.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,32 +7,32 @@ use super::{Feed, FeedEntry, Room};
 use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 
-/// Data kept for an absent member outside its feed. It is older than everything queued in the feed,
-/// and useless once an update in between is missing. Called under the feed's lock.
+/// Data of an absent member, stored outside its feed. It is older than everything queued in the
+/// feed, and becomes useless once an update in between is missing. Called under the feed's lock.
 pub(crate) trait Older: fmt::Debug + Send {
     fn miss(&mut self, place: u32);
 
-    /// Reports that updates of any place may be dropped.
+    /// Reports that updates of any place may have been dropped.
     fn miss_all(&mut self);
 
-    /// Drops the data that has become useless. Returns true if bytes were returned.
+    /// Drops data that has become useless. Returns true if bytes were returned.
     fn forget_missed(&mut self, wakes: &mut Wakes) -> bool;
 
-    /// Reports that everything queued was taken out to be kept as well, so that nothing is missing
-    /// after it.
+    /// Reports that all queued entries were taken out and stored as well, so that nothing is
+    /// missing after the stored data.
     fn begin_anew(&mut self);
 }
 
 impl Feed {
-    /// Marks a member as absent because its session is gone. From now on it holds the newest
-    /// updates, as many as its bound allows, until it [departs](Feed::depart). `older` precedes
-    /// them. Wakes the writers that wait for the member.
+    /// Marks a member as absent because its session is lost. From now on it queues the newest
+    /// updates, within its bound, until it [departs](Feed::depart). `older` precedes them. Wakes
+    /// the writers that wait for the member.
     pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
         self.log.lock().set_absent(member, older, wakes);
     }
 
-    /// Replaces the data that precedes what an absent member holds. `catch_up` reports to it the
-    /// updates missed so far.
+    /// Replaces the data that precedes the queue of an absent member. `catch_up` reports the
+    /// updates missed so far to the new data.
     pub(crate) fn replace_older(
         &self,
         member: usize,
@@ -48,8 +48,8 @@ impl Feed {
         }
     }
 
-    /// Takes out everything queued for a member, to be kept elsewhere. Returns the number of engine
-    /// bytes that stay borrowed for it; the caller owns them from now on.
+    /// Takes out all entries queued for a member, to be stored elsewhere. Returns the number of
+    /// engine bytes that stay borrowed for them; the caller now owns these bytes.
     pub(crate) fn take_rest(
         &self,
         member: usize,
@@ -59,8 +59,8 @@ impl Feed {
         self.log.lock().take_rest(member, out, wakes)
     }
 
-    /// Like [`Feed::pass`], for entries that were taken before and are kept elsewhere. Returns the
-    /// number of engine bytes that stay borrowed for them; the caller owns them from now on.
+    /// Like [`Feed::pass`], for entries that were taken before and are stored elsewhere. Returns
+    /// the number of engine bytes that stay borrowed for them; the caller now owns these bytes.
     pub(crate) fn hand_over(&self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
         match room.is_none() {
             true => 0,
@@ -68,8 +68,8 @@ impl Feed {
         }
     }
 
-    /// Called before a member leaves, for each place that leaves before it. Drops the older data of
-    /// that place unless it is needed elsewhere.
+    /// Called for each place removed before a member leaves. Drops the older data of that place
+    /// unless it is needed elsewhere.
     pub(crate) fn miss(&self, member: usize, place: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         let older = log.member_mut(member).and_then(|one| one.older.as_mut());
@@ -79,8 +79,8 @@ impl Feed {
         }
     }
 
-    /// Adds the updates of a place after sequence `after`, if they are among the newest `looks`
-    /// entries. Subtracts the entries examined from `looks`, so that the rest can be spent
+    /// Adds the updates of a place after sequence `after` that are among the newest `looks`
+    /// entries. Reduces `looks` by the number of examined entries, so that the rest can be used
     /// elsewhere.
     pub(crate) fn recent_of(
         &self,

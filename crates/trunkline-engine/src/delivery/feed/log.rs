@@ -1,4 +1,4 @@
-//! The state behind a feed's lock: the entries, and the place of each member.
+//! The state protected by a feed's lock: the entries, and the place of each member.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -16,27 +16,27 @@ pub(super) struct Log {
     /// Number of the first entry: the place of the slowest member that still takes entries.
     pub(super) start: u64,
     pub(super) runs: VecDeque<Arc<SharedRun>>,
-    /// Pieces that all members have passed, kept to reuse their memory.
+    /// Runs that all members have passed, retained to reuse their memory.
     pub(super) spent: VecDeque<Arc<SharedRun>>,
-    /// All updates put in so far that count against the bound. Wraps.
+    /// Total room of all updates added so far that count against the bound. Wraps.
     pub(super) written: Room,
     pub(super) reserved: Room,
-    /// Room that every member is known to have. It is used up before the members are asked.
+    /// Room known to be available in every member. It is used before the members are asked.
     pub(super) at_hand: AtHand,
-    /// Room used from `at_hand` that the members have not recorded yet.
+    /// Room taken from `at_hand` and not yet recorded in the members.
     pub(super) unsettled: Room,
     /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
     pub(super) live: usize,
-    /// Number of those that [are not known to have been woken](Attention). Every writer checks
+    /// Number of members that [are not known to have been woken](Attention). Every writer checks
     /// them.
     pub(super) unattended: usize,
-    /// The list of wake-ups that contains all of those. A writer with the same list can skip them.
+    /// The wake-up list that contains all of those members. A writer with the same list can skip
+    /// them.
     pub(super) waker: Option<NonZeroUsize>,
     pub(super) places: u32,
     pub(super) next_place: u32,
-    /// Number of members that have ended so far. Identifies the members for which room was
-    /// reserved.
+    /// Number of members that have ended so far. A reservation uses it to identify its members.
     pub(super) turn: u32,
     pub(super) open: bool,
     pub(super) parked: Vec<Arc<Outbox>>,
@@ -50,7 +50,7 @@ pub(super) struct AtHand {
 }
 
 impl Log {
-    /// Returns true if there is this room without asking the members.
+    /// Returns true if this room is available without asking the members.
     #[inline]
     pub(super) fn has_at_hand(&self, room: Room) -> bool {
         room.updates <= self.at_hand.room.updates
@@ -58,7 +58,7 @@ impl Log {
             && room.cost() <= self.at_hand.claimed
     }
 
-    /// Adds an update for which [there is room at hand](Self::has_at_hand).
+    /// Adds an update for which [room is at hand](Self::has_at_hand).
     #[inline]
     pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
         self.at_hand.room = self.at_hand.room.minus(room);
@@ -70,8 +70,8 @@ impl Log {
         self.see_to_members(wakes);
     }
 
-    /// Records in the members the entries added without asking them. Must be called before anything
-    /// that depends on what they have charged.
+    /// Records entries that were added without asking the members. Must be called before any
+    /// operation that depends on the members' charges.
     pub(super) fn settle(&mut self) {
         let room = std::mem::take(&mut self.unsettled);
         if !room.is_none() {
@@ -79,14 +79,14 @@ impl Log {
         }
     }
 
-    /// Like `settle`, and ends the use of room at hand. Must be called before the members change,
-    /// or before their room changes except by growing.
+    /// Like `settle`, and stops the use of room at hand. Must be called before the members change,
+    /// or before their room shrinks.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         self.at_hand = AtHand::default();
     }
 
-    /// Determines the room at hand from now on.
+    /// Computes the room at hand from now on.
     pub(super) fn update_at_hand(&mut self) {
         let total = self.total();
         let live = self.members.iter().flatten().filter(|one| !one.ended);
@@ -129,7 +129,7 @@ impl Log {
         self.start + self.entries.len() as u64
     }
 
-    /// Everything put in so far, plus the reserved room.
+    /// Returns the total of everything added so far, plus the reserved room.
     pub(super) fn total(&self) -> Room {
         let mut total = self.written;
         total.add(self.reserved);
@@ -171,7 +171,7 @@ impl Log {
         self.waker = Some(wakes.number());
     }
 
-    /// Counts a member that is new, or has found nothing, and therefore needs a wake-up that is on
+    /// Counts a member that is new or has found nothing, and therefore needs a wake-up that is on
     /// no list yet.
     pub(super) fn add_unattended(&mut self) {
         self.unattended += 1;
@@ -205,7 +205,7 @@ impl Log {
         }
     }
 
-    /// Advances a member's place in the log to at least `cursor`.
+    /// Advances a member's place in the log to `cursor`, unless it is already further.
     pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
         if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
             member.cursor = member.cursor.max(cursor);
@@ -235,7 +235,7 @@ impl Log {
             let is_last = total.minus(passed).is_none();
             member.pass(room, is_last, wakes);
             if is_last {
-                // The bytes it had claimed in advance are returned.
+                // Returns the bytes that the member had claimed in advance.
                 self.at_hand = AtHand::default();
             }
             self.wake_parked(wakes);

@@ -1,4 +1,4 @@
-//! One subscription's place in a log, its bound, and the bytes it charges to its consumer.
+//! One subscription's place in a log, its bound, and the bytes charged to its consumer.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,13 @@ use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 
 /// Bytes of the consumer's budget that a member of a shared feed claims at a time if the budget is
-/// large. Most updates then cost no atomic operation per member.
+/// large. Most updates then need no atomic operation per member.
 const CLAIM: usize = 64 << 10;
-/// Bytes claimed at a time by the only member of a feed: as many as the consumer borrows at a time.
+/// Bytes that the only member of a feed claims at a time: the same number that the consumer borrows
+/// at a time.
 const CLAIM_ALONE: usize = 4 << 10;
-/// Minimum budget for claims in advance. They also require that most of the budget is free. This
-/// keeps subscriptions with little queued from using up the budget of others.
+/// Minimum budget for claims in advance. They also require that most of the budget is free. Thus
+/// subscriptions with short queues do not use up the budget of others.
 const CLAIM_BUDGET_MIN: usize = 16 * CLAIM;
 
 /// The subscriber, and the bounds of its queue.
@@ -39,7 +40,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// The entries it brings along.
+    /// The entries that it brings from its previous log.
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut FeedEntry> {
         self.member.backlog.iter_mut()
     }
@@ -48,48 +49,47 @@ impl Moved {
 /// The wake-up state of a member that has not ended.
 ///
 /// The thread that marks a member may be preempted before it wakes the consumer. A mark alone
-/// therefore does not relieve later writers: each of them wakes the consumer too, until one sees
+/// therefore does not exempt later writers: each of them also wakes the consumer, until one finds
 /// that a wake-up was delivered after the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attention {
-    /// It has found nothing. The next entry must mark it and wake its consumer.
+    /// The consumer has found nothing. The next entry must mark the member and wake the consumer.
     Asleep,
-    /// It is marked, and the wake-up of its consumer may still be on a writer's list.
+    /// The member is marked, and the wake-up of its consumer may still be on a writer's list.
     Marked,
-    /// Its consumer was woken after the mark, or is taking entries. It continues until it finds no
-    /// more.
+    /// The consumer was woken after the mark, or is taking entries. It continues until the queue is
+    /// empty.
     Coming,
 }
 
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) terms: Terms,
-    /// Entries that precede its place in the log: from before it joined a shared feed, or all that
-    /// is left after its end.
+    /// Entries that precede its place in the log: entries from before it joined a shared feed, or
+    /// all remaining entries after its end.
     pub(super) backlog: VecDeque<FeedEntry>,
     /// Its place in the log: the number of the next entry to take.
     pub(super) cursor: u64,
-    /// The log's total at the point up to which it has delivered. The difference between this and
-    /// the current total is the room taken by its queue. Wraps.
+    /// The log's total at the point up to which the member has delivered. The current total minus
+    /// this is the room used by its queue. Wraps.
     pub(super) passed: Room,
     /// The total up to which its consumer's budget is charged. Wraps.
     pub(super) charged: Room,
     /// Bytes claimed in advance for future updates, in addition to `charged`.
     pub(super) claimed_ahead: usize,
-    /// Time at which a writer first found it full since it last had room or its consumer last took
+    /// Time at which a writer first found it full after it last had room or its consumer last took
     /// something.
     pub(super) full_since: Option<Tick>,
-    /// The smallest number of free bytes of the budget that one of those writers needs, if the
-    /// budget lacked room.
+    /// If the budget lacked room: the smallest number of free bytes needed by one of those writers.
     least_need: Option<usize>,
     /// The [`recoveries`](Budget::recoveries) of the budget when a writer last found it full.
     recoveries: usize,
     pub(super) ended: bool,
-    /// The log's turn since it ended. A reservation made in an earlier turn includes it.
+    /// Value of the log's turn when it ended. A reservation made in an earlier turn includes it.
     end_turn: u32,
     pub(super) attention: Attention,
-    /// Set if its session broke: the data that precedes its queue, kept for the return of the
-    /// session. Such a member is absent, and no writer waits for it.
+    /// Set if its session is lost: the data that precedes its queue, stored until the session
+    /// returns. The member is then absent, and no writer waits for it.
     pub(super) older: Option<Box<dyn Older>>,
 }
 
@@ -117,7 +117,7 @@ impl Member {
     }
 
     /// Returns true if its own bound has room. `total` is the log's total including reservations.
-    /// An empty queue takes an update of any length and a group of any size, because otherwise they
+    /// An empty queue accepts an update of any size and a group of any size, because otherwise they
     /// could never be sent.
     pub(super) fn fits(&self, total: Room, room: Room) -> bool {
         let waiting = total.minus(self.passed);
@@ -133,8 +133,8 @@ impl Member {
             && (self.claimed_ahead >= cost || self.budget().has(self.budget().need(cost, 0)))
     }
 
-    /// Drops all older data kept for it, unless others need it. Returns false if nothing was
-    /// dropped.
+    /// Drops all older data stored for it, unless it is needed elsewhere. Returns false if nothing
+    /// was dropped.
     pub(super) fn drop_older(&mut self, wakes: &mut Wakes) -> bool {
         self.older.as_mut().is_some_and(|older| {
             older.miss_all();
@@ -147,7 +147,7 @@ impl Member {
     }
 
     /// Returns true if it may take only as many bytes as it gives up: it is absent, and half of the
-    /// engine's bytes are kept for sessions that are present.
+    /// engine's bytes are reserved for connected sessions.
     pub(super) fn gives_way(&self) -> bool {
         self.is_absent()
             && self
@@ -173,7 +173,7 @@ impl Member {
         true
     }
 
-    /// The room it has without asking its budget.
+    /// Returns the room that it has without asking its budget.
     pub(super) fn at_hand(&self, total: Room) -> AtHand {
         let waiting = total.minus(self.passed);
         AtHand {
@@ -196,8 +196,8 @@ impl Member {
         self.charged.add(room);
     }
 
-    /// Gives back the bytes that [`claim`](Self::claim) took, because the write was not committed,
-    /// and those claimed in advance.
+    /// Returns the bytes taken by [`claim`](Self::claim), because the write was not committed, and
+    /// those claimed in advance.
     pub(super) fn unclaim(&mut self, room: Room, wakes: &mut Wakes) {
         self.charged = self.charged.minus(room);
         let cost = room.cost() + std::mem::take(&mut self.claimed_ahead);
@@ -205,11 +205,11 @@ impl Member {
     }
 
     /// Records that a writer found it full. Returns the time until which writers may wait for it,
-    /// or `None` if that time is over.
+    /// or `None` if that time has passed.
     pub(super) fn note_full(&mut self, stall: Stall) -> Option<Tick> {
         let recoveries = self.budget().recoveries();
         if self.least_need.is_some() && self.recoveries != recoveries {
-            // The consumer has caught up since, so the wait that began then has ended.
+            // The consumer has caught up in the meantime, so the wait that began earlier is over.
             self.forget_full();
         }
         self.recoveries = recoveries;
@@ -218,9 +218,9 @@ impl Member {
         (stall.now < until).then_some(until)
     }
 
-    /// Records the budget that a write waiting for it needs.
+    /// Records how many bytes of the budget a waiting write needs.
     pub(super) fn note_need(&mut self, total: Room, room: Room, held: usize) {
-        // A recorded need that the budget meets now is no longer waited for.
+        // Ignores a recorded need that the budget can satisfy now.
         let known = self.least_need.filter(|need| !self.budget().has(*need));
         let need = self
             .fits(total, room)
@@ -233,8 +233,8 @@ impl Member {
         self.least_need = None;
     }
 
-    /// Registers `outbox` to be woken when this member has room. Returns false if it is not full or
-    /// has ended, or if the bytes that it lacked are free.
+    /// Registers `outbox` to be woken when this member has room. Returns false if the member is not
+    /// full or has ended, or if the missing bytes are now free.
     pub(super) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let full = self.full_since.is_some() && !self.ended;
         full && self
@@ -242,14 +242,14 @@ impl Member {
             .is_none_or(|need| self.budget().park(outbox, need))
     }
 
-    /// Frees the room of delivered updates. `is_last` is true if nothing else is queued.
+    /// Frees the room of delivered updates. `is_last` is true if the queue is then empty.
     pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
         let freed = self.note_passed(room, is_last);
         self.budget().release(freed, wakes);
     }
 
-    /// Like [`pass`](Self::pass), for entries that are kept elsewhere. Returns the bytes that stay
-    /// borrowed for them.
+    /// Like [`pass`](Self::pass), for entries that are stored elsewhere. Returns the bytes that
+    /// stay borrowed for them.
     pub(super) fn hand_over(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) -> usize {
         let freed = self.note_passed(room, is_last);
         self.budget().hand_over(freed, wakes)
@@ -270,8 +270,8 @@ impl Member {
         freed
     }
 
-    /// Ends the member. Nothing is reserved for it any more, but it still gets the updates reserved
-    /// before `turn`.
+    /// Ends the member. No more room is reserved for it, but it still receives the updates whose
+    /// room was reserved before `turn`.
     pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
         self.ended = true;
         self.end_turn = turn;
@@ -294,13 +294,13 @@ impl Member {
         self.budget().wake_parked(wakes);
     }
 
-    /// Lets its writers try again, whatever they waited for.
+    /// Lets its waiting writers retry, whatever they wait for.
     pub(super) fn wake_parked(&self, wakes: &mut Wakes) {
         self.budget().wake_parked(wakes);
     }
 
-    /// Ensures that its consumer comes for new entries: marks it unless it is marked, and adds the
-    /// consumer to `wakes` unless it was woken after the mark.
+    /// Ensures that its consumer takes new entries: marks the member unless it is marked, and adds
+    /// the consumer to `wakes` unless it was woken after the mark.
     pub(super) fn wake(&mut self, wakes: &mut Wakes) {
         let outbox = &self.terms.outbox;
         let is_woken = match self.attention {

@@ -1,20 +1,21 @@
 //! The bounded log behind `all` subscriptions: every update of their variables in commit order.
 //!
-//! A write reserves room before it is numbered and fills it at commit, so a commit cannot fail.
-//! First readings and undeployments are in the log too, at their place in the order, but do not
-//! count against its bound.
+//! A write reserves room before it gets its sequence, and fills the room at commit, so that a
+//! commit cannot fail. First readings and undeployments are also in the log, at their place in the
+//! order, but do not count against its bound.
 //!
 //! Subscriptions of the same variables share one log. Each is a *member* with its own place in the
-//! log, its own bound and its own bytes, and an update is stored once for all of them. Lock order:
+//! log, its own bound and its own bytes. An update is stored once for all of them. Lock order:
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: the state behind the lock; `reserving`: room in the log; `reading`: entries taken out
-//!   by members.
-//! - `member`: one subscription's place, bound and charge; `moving`: members join and leave;
-//!   `share`: feeds of the same variables are merged.
+//! - `log`: the state protected by the lock; `reserving`: room in the log; `reading`: how members
+//!   take entries out.
+//! - `member`: one subscription's place, bound and charge; `moving`: how members join and leave;
+//!   `share`: merging the feeds of the same variables.
 //! - `run`: a piece of the log, encoded once for all members.
-//! - `detached`: members whose session broke, and the updates that a log still has for their return.
+//! - `detached`: members whose session is lost, and the updates that a log still has for their
+//!   return.
 
 mod detached;
 mod log;
@@ -43,7 +44,7 @@ use crate::update::Update;
 
 /// Maximum number of entries copied out of a shared log at a time, and of updates in a run.
 const RUN: usize = 256;
-/// Bytes of values after which a run takes no further update.
+/// Size of the values at which a run accepts no further update.
 const RUN_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Debug)]
@@ -54,12 +55,12 @@ pub(crate) struct FeedEntry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The variable's update at the time of the subscription. Does not count against the bound.
+    /// The variable's update when it was subscribed. Does not count against the bound.
     First(Update),
     /// An update. Counts against the bound.
     Next(Update),
     /// An update from before a re-created subscription, found in another feed. Counts against a
-    /// bound of its own, and is never in a log.
+    /// separate bound, and is never in a log.
     Past(Update),
     /// The variable was undeployed. Does not count against the bound.
     Gone,
@@ -73,13 +74,13 @@ impl FeedEntry {
         }
     }
 
-    /// The memory cost of keeping it, even if it does not count against the bound.
+    /// The memory cost of storing the entry, even if it does not count against the bound.
     pub(crate) fn cost(&self) -> usize {
         self.update()
             .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
     }
 
-    /// The room it takes of the bound for updates from before the subscription.
+    /// The room that it uses of the bound for updates from before the subscription.
     pub(crate) fn past(&self) -> Room {
         match &self.event {
             Event::Past(update) => Room::one(update.value.as_slice().len()),
@@ -113,7 +114,7 @@ impl FeedEntry {
     }
 }
 
-/// Room for updates: those committed together (one, or a group), or all that are queued.
+/// Room for updates: for one, for a group committed together, or for all queued ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) updates: usize,
@@ -155,13 +156,13 @@ impl Room {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stall {
     pub(crate) now: Tick,
-    /// The time that the variable's owner lets writers wait.
+    /// The time for which the variable's configuration lets writers wait.
     pub(crate) limit: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) enum Reserve {
-    /// Room is reserved. Commit or release it with this number.
+    /// Room is reserved. Pass this number when committing or releasing it.
     Reserved(u32),
     /// Every subscription has ended with `overrun`. Nothing may be pushed.
     Ended,
@@ -174,15 +175,15 @@ pub(crate) enum Reserve {
 
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// Entries were appended to those it had.
+    /// Entries were appended to the existing ones.
     Entries,
-    /// Entries were appended that are not encoded yet. They begin at this place in the log.
+    /// Entries were appended that are not encoded yet. They begin at this number in the log.
     Fresh(u64),
     /// The next updates, already encoded for another member.
     Run(Arc<SharedRun>),
-    /// Nothing to take. The member is marked when there is something again.
+    /// There is nothing to take. The member is marked when there is.
     Nothing {
-        /// True if the member ended with `overrun`, so there will never be anything.
+        /// True if the member ended with `overrun`, so that nothing will follow.
         ended: bool,
     },
 }
@@ -200,8 +201,8 @@ impl Feed {
         }
     }
 
-    /// Creates a log whose only member, number 0, comes from another log with all that is queued
-    /// for it. The log has `places` variables; the next one gets the number `next`.
+    /// Creates a log whose only member, number 0, comes from another log with all its queued
+    /// entries. The log has `places` variables; the next one gets the number `next`.
     pub(crate) fn moved_in(moved: Moved, places: u32, next: u32) -> Self {
         Self {
             log: Mutex::new(Log::moved_in(moved, places, next)),
@@ -224,9 +225,8 @@ impl Feed {
         self.log.lock().reserve(room, stall, wakes)
     }
 
-    /// Calls [`Feed::reserve`] and [`Feed::commit`] for one update under one lock. `publish`,
-    /// called between them, gives the update its sequence. It is called unless the write would
-    /// block.
+    /// Calls [`Feed::reserve`] and [`Feed::commit`] for one update under one lock. In between, it
+    /// calls `publish`, which gives the update its sequence, unless the write would block.
     pub(crate) fn commit_one(
         &self,
         place: u32,
@@ -257,8 +257,9 @@ impl Feed {
         reserve
     }
 
-    /// Like [`Feed::commit_one`], for an update whose value is stored in place. Does nothing and
-    /// returns `None` unless all members have room at hand. Returns the sequence of the update.
+    /// Like [`Feed::commit_one`], for an update whose value is stored in place. Returns the
+    /// sequence of the update. Does nothing and returns `None` unless all members have room at
+    /// hand.
     #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
     pub(crate) fn commit_short(
         &self,
@@ -278,14 +279,13 @@ impl Feed {
         Some(sequence)
     }
 
-    /// Records how much a write that was told to wait here needs from the budgets of the full
-    /// members.
+    /// Records how many bytes of the full members' budgets a blocked write needs.
     pub(crate) fn note_need(&self, room: Room) {
         self.log.lock().note_needs(room, None);
     }
 
-    /// Like `note_need`, if the write has released `held` bytes to the consumer of this outbox. The
-    /// needs of other writers stay recorded until they are free.
+    /// Like `note_need`, for a write that has released `held` bytes to the consumer of this outbox.
+    /// The recorded needs of other writers remain until they can be satisfied.
     pub(crate) fn note_need_of(&self, outbox: &Arc<Outbox>, room: Room, held: usize) {
         self.log.lock().note_needs(room, Some((outbox, held)));
     }
@@ -298,12 +298,12 @@ impl Feed {
         self.log.lock().release(room, turn, wakes);
     }
 
-    /// Fills reserved room. Returns false if every subscription has ended since.
+    /// Fills reserved room. Returns false if every subscription has ended in the meantime.
     pub(crate) fn commit(&self, place: u32, update: &Update, turn: u32, wakes: &mut Wakes) -> bool {
         self.log.lock().fill(place, update.clone(), turn, wakes)
     }
 
-    /// Fills reserved room with the updates of a group, without other updates in between.
+    /// Fills reserved room with the updates of a group, contiguously.
     pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, turn: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         for (place, update) in run {
@@ -311,7 +311,7 @@ impl Feed {
         }
     }
 
-    /// Adds a first reading, outside the bound. The feed is not shared yet.
+    /// Adds a first reading that does not count against the bound. The feed is not shared yet.
     pub(crate) fn push_first(&self, place: u32, update: Update) {
         self.log.lock().push(FeedEntry {
             place,
@@ -319,8 +319,8 @@ impl Feed {
         });
     }
 
-    /// Adds an entry after a variable's last update to report that it was undeployed, and wakes the
-    /// writers waiting for room. If the subscription has ended, its end is reported with what it
+    /// Adds an entry after the last update of an undeployed variable, and wakes the writers waiting
+    /// for room. If the subscription has ended, its end is reported with the updates that it
     /// misses.
     pub(crate) fn push_gone(&self, place: u32, wakes: &mut Wakes) {
         self.log.lock().push_gone(place, wakes);
@@ -328,7 +328,7 @@ impl Feed {
 
     /// Takes the next updates for a member from the log and appends them to `out`. They count
     /// against the bound until [`Feed::pass`]. `accepts` returns true if the member can use a run
-    /// encoded for all; it is called under the lock.
+    /// encoded for all members; it is called under the lock.
     pub(crate) fn take(
         &self,
         member: usize,
@@ -346,18 +346,16 @@ impl Feed {
         self.log.lock().put_run(run);
     }
 
-    /// Frees the room of updates that a member has delivered, and wakes the writers that waited for
-    /// it.
+    /// Frees the room of updates that a member has delivered, and wakes the writers waiting for it.
     pub(crate) fn pass(&self, member: usize, room: Room, wakes: &mut Wakes) {
         if !room.is_none() {
             self.log.lock().pass(member, room, wakes);
         }
     }
 
-    /// Removes the entries of these places, and lets every waiting writer try again. `freed` is the
-    /// room of entries that were already taken. The waiting time of writers keeps running unless
-    /// this has made room, so that no writer gains waiting time without cause. The feed must not be
-    /// shared.
+    /// Removes the entries of these places, and lets every waiting writer retry. `freed` is the
+    /// room of entries that were already taken. Unless this has made room, the waiting time of
+    /// writers continues to run, so that no writer gains time. The feed must not be shared.
     pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
         if !places.is_empty() {
             self.log.lock().remove_places(places, freed, wakes);
@@ -365,23 +363,23 @@ impl Feed {
     }
 
     /// Registers `outbox` to be woken when room becomes free. Returns false if there is room
-    /// already, or never will be.
+    /// already, or if there will never be any.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         self.log.lock().park(outbox)
     }
 
-    /// Number of updates of one place that are queued in the log for a member, including its first
-    /// reading.
+    /// Returns the number of updates of one place that are queued in the log for a member,
+    /// including the first reading.
     pub(crate) fn waiting_of(&self, member: usize, place: u32) -> u64 {
         self.log.lock().waiting_of(member, place)
     }
 
-    /// The sequence of the newest update of a place that is queued in the log for a member.
+    /// Returns the sequence of the newest update of a place that is queued in the log for a member.
     pub(crate) fn newest_of(&self, member: usize, place: u32) -> Option<u64> {
         self.log.lock().newest_of(member, place)
     }
 
-    /// Returns true if a member ended with `overrun`. Updates queued before its end can still be
+    /// Returns true if a member has ended with `overrun`. Updates queued before that can still be
     /// taken.
     pub(crate) fn has_ended(&self, member: usize) -> bool {
         self.log.lock().has_ended(member)
@@ -391,8 +389,8 @@ impl Feed {
         self.log.lock().depart(member, wakes);
     }
 
-    /// Removes a member unless it is the last one. The others continue with the same variables.
-    /// Returns true if the member was removed.
+    /// Removes a member unless it is the last one. The other members continue with the same
+    /// variables. Returns true if the member was removed.
     pub(crate) fn depart_from_others(&self, member: usize, wakes: &mut Wakes) -> bool {
         let mut log = self.log.lock();
         let is_shared = log.is_shared();
@@ -402,24 +400,24 @@ impl Feed {
         is_shared
     }
 
-    /// Prevents further members from joining, because the variables of the feed are about to
-    /// change. Returns true if the feed is shared.
+    /// Prevents more members from joining, because the variables of the feed are about to change.
+    /// Returns true if the feed is shared.
     pub(crate) fn shut(&self) -> bool {
         self.log.lock().shut()
     }
 
-    /// Visits the consumers of the feed, and returns their number. The engine's own are left out.
+    /// Visits the consumers of the feed, except those of the engine itself. Returns their number.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         self.log.lock().visit(visit)
     }
 
-    /// Reports the buffer pressure of each of them before an update of this size. The engine's own
-    /// are left out.
+    /// Reports the buffer pressure of each consumer before an update of this size, except those of
+    /// the engine itself.
     pub(crate) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
         self.log.lock().pressures(room, visit);
     }
 
-    /// Returns true if this consumer is among them.
+    /// Returns true if this consumer is a member of the feed.
     pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
         self.log.lock().is_of(outbox)
     }

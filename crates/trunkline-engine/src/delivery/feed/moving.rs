@@ -1,4 +1,4 @@
-//! Members and variables that join and leave a log, and members whose session broke.
+//! How members and variables join and leave a log, and members whose session is lost.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -62,8 +62,8 @@ impl Log {
         log
     }
 
-    /// Takes out a member with everything queued for it. Its variables must not be written
-    /// meanwhile.
+    /// Takes out a member with all its queued entries. Its variables must not be written in the
+    /// meantime.
     pub(super) fn move_out(&mut self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
         let one = self.members.get_mut(member)?.as_mut()?;
         let mut rest = VecDeque::new();
@@ -78,8 +78,8 @@ impl Log {
         Some(Moved { member, waiting })
     }
 
-    /// Adds a member whose `places` variables are those of this log. They must not be written
-    /// meanwhile. Returns the member if it can no longer join.
+    /// Adds a member whose `places` variables are the variables of this log. They must not be
+    /// written in the meantime. Returns the member if it can no longer join.
     pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         let outbox = &moved.member.terms.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
@@ -127,7 +127,8 @@ impl Log {
             stays
         };
         self.entries.retain(&mut keep);
-        // Runs are numbered by entries that may be gone. The next member encodes anew.
+        // Runs are numbered by entries that may have been removed. The next member encodes them
+        // again.
         self.runs.clear();
         for member in self.members.iter_mut().flatten() {
             member.backlog.retain(&mut keep);
@@ -135,7 +136,7 @@ impl Log {
         let end = self.end();
         self.wake_parked(wakes);
         for member in self.members.iter_mut().flatten() {
-            // The member had not taken the removed entries, so its place does not move.
+            // The member had not taken the removed entries, so its place does not change.
             member.cursor = member.cursor.min(end);
             if !freed.is_none() {
                 member.pass(freed, false, wakes);
@@ -152,7 +153,7 @@ impl Log {
         one.older = Some(older);
         one.forget_full();
         let was_unattended = one.is_unattended() && !one.ended;
-        // There is no consumer to be marked.
+        // There is no consumer to mark.
         one.attention = Attention::Coming;
         self.unattended -= usize::from(was_unattended);
         one.wake_parked(wakes);
@@ -174,7 +175,7 @@ impl Log {
         move_behind(&mut one.backlog, out);
         if !one.ended {
             if is_alone && one.cursor <= start {
-                // No other member takes these entries.
+                // No other member needs these entries.
                 move_behind(&mut self.entries, out);
                 self.start = end;
             } else {
@@ -232,8 +233,8 @@ impl Log {
     }
 
     /// Drops an absent member's oldest entries until its bound has `room`. It drops at least an
-    /// eighth of the queue, so that this is not needed for every write. If the member gives way to
-    /// others, it drops at least as much as is added. Returns false if nothing was left.
+    /// eighth of the queue, so that this is not needed for every write. A member that gives way to
+    /// others drops at least as much as is added. Returns false if nothing was left.
     #[cold]
     pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());
@@ -283,8 +284,8 @@ impl Log {
         !freed.is_none()
     }
 
-    /// Drops the older data of a member with nothing queued, because the engine lacks bytes for new
-    /// updates. Returns false if there was none.
+    /// Drops the older data of a member whose queue is empty, because the engine lacks bytes for
+    /// new updates. Returns false if there was none.
     #[cold]
     pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
         self.member_mut(at).is_some_and(|one| one.drop_older(wakes))
@@ -292,7 +293,7 @@ impl Log {
 }
 
 impl Member {
-    /// Sets its place in a log with this total, keeping the amount of its queued updates.
+    /// Sets its place in a log with this total, without changing the amount of queued updates.
     fn place_at(&mut self, cursor: u64, written: Room) {
         let waiting = self.charged.minus(self.passed);
         self.cursor = cursor;

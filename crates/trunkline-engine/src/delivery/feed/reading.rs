@@ -1,4 +1,4 @@
-//! Entries that members take out of a log, either single or in runs encoded for all.
+//! How members take entries out of a log: singly, or in runs encoded for all members.
 
 use std::collections::VecDeque;
 
@@ -59,8 +59,8 @@ impl Log {
         }
     }
 
-    /// Copies the next entries for a member: updates up to the beginning or end of an encoded run,
-    /// or one entry of another kind.
+    /// Copies the next entries for a member: updates up to the start or end of an encoded run, or
+    /// one entry of another kind.
     fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
         let Some(cursor) = self.member(member).map(|one| one.cursor) else {
             return;
@@ -109,7 +109,7 @@ impl Log {
             known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
         };
         let before = after.checked_sub(1).and_then(|place| self.runs.get(place));
-        // Not stored if the others have passed it already, or another run overlaps it.
+        // Not stored if the other members have already passed it, or if it overlaps another run.
         if run.start() >= self.start && is_free(before) && is_free(self.runs.get(after)) {
             self.runs.insert(after, Arc::clone(run));
         }
@@ -125,16 +125,16 @@ impl Log {
     }
 
     pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
-        // The oldest run is the first that all have confirmed.
+        // The oldest run is the first that all members have confirmed.
         self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)
     }
 }
 
-/// Maximum number of runs kept for their memory: about as many as are usually in flight to the
-/// peers.
+/// Maximum number of runs retained for their memory: about the number that is usually in flight to
+/// the peers.
 const SPENT: usize = 64;
 
-/// Appends all entries to `out`. If that is empty, swaps the buffers.
+/// Appends all entries to `out`. If `out` is empty, swaps the buffers.
 pub(super) fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
     if out.is_empty() {
         std::mem::swap(from, out);

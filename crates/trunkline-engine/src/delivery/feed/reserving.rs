@@ -1,4 +1,4 @@
-//! Room in a log: requested from every member, waited for, released and filled.
+//! Room in a log: requesting it from every member, waiting for it, releasing and filling it.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,8 @@ impl Log {
 
     pub(super) fn reserve(&mut self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
         self.settle_all();
-        // Full members come first: a write that one of them refuses takes no room from others.
+        // Checks full members first, so that a write refused by one of them takes no room from the
+        // others.
         let several = self.live > 1;
         let mut blocked = self.reserve_where(several, room, stall, wakes);
         if blocked.is_none() && several {
@@ -39,9 +40,9 @@ impl Log {
         Reserve::Reserved(self.turn)
     }
 
-    /// Claims room for every member; with `look`, only determines which ones have none. Returns the
-    /// earliest time until which writers may wait for full members. Ends members for which writers
-    /// may not wait.
+    /// Claims room for every member; with `look`, only determines which members have none. Returns
+    /// the earliest time at which writers must stop waiting for full members. Ends members for
+    /// which writers may not wait.
     fn reserve_where(
         &mut self,
         look: bool,
@@ -64,8 +65,8 @@ impl Log {
                 continue;
             }
             if member.is_absent() {
-                // Writers do not wait for an absent member. Its oldest entries are dropped until
-                // there is room.
+                // Writers do not wait for an absent member. Instead its oldest entries are dropped
+                // until there is room.
                 loop {
                     let dropped = self.drop_oldest(at, room, wakes);
                     if self.member_mut(at).is_some_and(has_room) {
@@ -125,7 +126,7 @@ impl Log {
     }
 
     /// Adds an update in the room reserved for it at `turn`. Returns false if no member is left to
-    /// get it.
+    /// receive it.
     pub(super) fn fill(
         &mut self,
         place: u32,
@@ -147,7 +148,7 @@ impl Log {
         true
     }
 
-    /// Gives the update to members that have ended since the room was reserved for them.
+    /// Gives the update to members that have ended after room was reserved for them.
     #[cold]
     fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
         let members = self.members.iter_mut().flatten();
@@ -160,8 +161,8 @@ impl Log {
         owed
     }
 
-    /// Ends a member with `overrun`. It takes along its remaining entries, so that the log does not
-    /// have to keep them.
+    /// Ends a member with `overrun`. The member takes its remaining entries along, so that the log
+    /// need not store them.
     #[cold]
     pub(super) fn end_member(&mut self, at: usize, wakes: &mut Wakes) {
         self.trim();
@@ -178,7 +179,7 @@ impl Log {
         };
         let mut own: VecDeque<FeedEntry>;
         if member.cursor <= start {
-            // The others usually need few of these entries, so theirs are copied.
+            // Other members usually need few of these entries, so these are copied.
             let theirs = self.entries.iter().skip((rest - start) as usize).cloned();
             let theirs = theirs.collect();
             own = std::mem::replace(&mut self.entries, theirs);

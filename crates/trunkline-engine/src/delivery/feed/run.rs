@@ -11,9 +11,9 @@ pub struct SharedRun {
     start: u64,
     room: Room,
     updates: Vec<(u32, u64)>,
-    /// The updates themselves, for subscribers that resume before them.
+    /// The updates themselves, for subscribers that resume at an earlier update.
     entries: VecDeque<FeedEntry>,
-    /// The sessions that wrote them, in ascending order without duplicates.
+    /// The sessions that wrote the updates, in ascending order without duplicates.
     writers: Vec<u32>,
     value_max: usize,
     bytes: Vec<u8>,
@@ -21,8 +21,8 @@ pub struct SharedRun {
 }
 
 impl SharedRun {
-    /// Replaces the content by these entries, which begin at `start`, encoded by `encode`, and
-    /// takes them out of `entries`. Reuses its memory. If they are not all updates, or are not
+    /// Replaces the content by the `entries` that begin at `start`, encoded by `encode`, and
+    /// removes them from `entries`. Reuses its memory. If some are not updates, or cannot be
     /// encoded, leaves them in `entries` and returns false.
     pub(crate) fn fill(
         &mut self,
@@ -76,7 +76,7 @@ impl SharedRun {
     }
 
     pub fn count(&self) -> u32 {
-        // At most a few hundred.
+        // There are at most a few hundred.
         self.updates.len() as u32
     }
 

@@ -1,4 +1,4 @@
-//! Finds a feed to share: the index of the engine.s feeds by their sets of variables.
+//! Finds a feed to share, in an index of the engine's feeds by their sets of variables.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -7,8 +7,8 @@ use super::{Feed, Moved};
 use crate::delivery::outbox::Wakes;
 use crate::sync::{Arc, Mutex, Weak};
 
-/// Feeds that others may join, by a hash of their variables. The finder must check that a feed has
-/// the right variables. No other lock is taken while this one is held.
+/// Feeds that others may join, by a hash of their variables. The caller must check that a found
+/// feed has the right variables. No other lock is taken while this one is held.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     by_variables: Mutex<FeedIndex>,
@@ -17,13 +17,13 @@ pub(crate) struct Feeds {
 #[derive(Debug, Default)]
 struct FeedIndex {
     feeds: HashMap<u64, Weak<Feed>>,
-    /// Number of entries left after ended feeds were last removed.
+    /// Number of remaining entries when ended feeds were last removed.
     left: usize,
 }
 
 impl Feeds {
-    /// Returns another subscription's feed of these variables, whose handles are in ascending
-    /// order. If there is none, offers `own` to others.
+    /// Returns a feed of another subscription with these variables, whose handles are in ascending
+    /// order. If there is none, offers `own` for sharing.
     pub(crate) fn find_or_offer(&self, handles: &[u32], own: &Arc<Feed>) -> Option<Arc<Feed>> {
         let mut known = self.by_variables.lock();
         let key = key_of(handles);
@@ -35,7 +35,7 @@ impl Feeds {
         None
     }
 
-    /// Offers `own` to others, because the feed offered before now has other variables.
+    /// Offers `own` for sharing, because the variables of the feed offered before have changed.
     pub(crate) fn offer(&self, handles: &[u32], own: &Arc<Feed>) {
         self.by_variables.lock().put(key_of(handles), own);
     }
@@ -51,8 +51,7 @@ impl FeedIndex {
     }
 }
 
-/// The hash is the same in every process. A feed found by a collision is recognized by its
-/// variables.
+/// The hash is the same in every process. A comparison of the variables detects collisions.
 fn key_of(handles: &[u32]) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(handles)
 }
@@ -62,14 +61,14 @@ impl Feed {
         self.log.lock().set_open();
     }
 
-    /// Takes out a member with everything queued for it, to be added elsewhere. The caller holds
-    /// the locks of all its variables.
+    /// Takes out a member with all its queued entries, to be added to another feed. The caller
+    /// holds the locks of all its variables.
     pub(crate) fn move_out(&self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
         self.log.lock().move_out(member, wakes)
     }
 
     /// Adds a member and returns its number. The caller holds the locks of its `places` variables,
-    /// and has found each of them in this feed.
+    /// and has checked that each of them is in this feed.
     pub(crate) fn join(&self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         self.log.lock().join(moved, places)
     }

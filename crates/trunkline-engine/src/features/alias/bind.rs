@@ -1,4 +1,4 @@
-//! Binds aliases to their targets and releases them. The list of libraries stays locked throughout,
+//! Binds aliases to their targets and unbinds them. The list of libraries stays locked throughout,
 //! so no binding changes concurrently.
 
 use trunkline_types::alias::{mismatch, target_of};
@@ -12,8 +12,8 @@ use crate::variable::{Committed, State, Variable};
 use crate::write::{EngineCore, requalify_admitted};
 
 impl Aliases<'_> {
-    /// Called when a library was deployed or replaced: binds its aliases, and the aliases that lead
-    /// to it.
+    /// Called when a library was deployed or replaced. Binds its aliases, and the aliases that lead
+    /// to its variables.
     pub(crate) fn enter(
         &self,
         library: &LibraryDefinition,
@@ -24,7 +24,7 @@ impl Aliases<'_> {
         let mut table = self.table.table.lock();
         table.retain(|name, _| name.library() != library.name);
         for (definition, handle) in library.variables.iter().zip(handles) {
-            // Faults in them were reported before anything was changed.
+            // Errors in them were reported before anything was changed.
             if let Ok(Some(target)) = target_of(&definition.properties)
                 && let Ok(name) = Name::join(&library.name, &definition.path)
             {
@@ -41,8 +41,8 @@ impl Aliases<'_> {
         table.retain(|name, _| name.library() != library);
     }
 
-    /// Binds the aliases of a library and those that lead to it, if their targets exist and are
-    /// suitable. The aliases then show the current values.
+    /// Binds the aliases of a library, and those that lead to its variables, to targets that exist
+    /// and are suitable. The aliases then show the current values.
     pub(crate) fn bind(&self, library: &str, moment: Moment, wakes: &mut Wakes) {
         let table = self.table.table.lock();
         let concerned = table.iter().filter_map(|(name, entry)| {
@@ -51,8 +51,8 @@ impl Aliases<'_> {
             Some((alias, &entry.target))
         });
         let concerned: Vec<(Arc<Variable>, &Name)> = concerned.collect();
-        // All aliases leave their old targets before any gets a new one, because old and new
-        // bindings together could form a cycle.
+        // All aliases leave their old targets before any gets a new one, because a mixture of old
+        // and new bindings could form a cycle.
         for (alias, target) in &concerned {
             self.leave_other(alias, target);
         }
@@ -61,7 +61,7 @@ impl Aliases<'_> {
         }
     }
 
-    /// Returns the target that an alias must follow, or the reason why it cannot.
+    /// Returns the target that an alias must follow, or the reason why it cannot follow it.
     fn fitting(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
         let name = target.as_str();
         let Some(variable) = self.core.variables.find(name) else {
@@ -73,14 +73,14 @@ impl Aliases<'_> {
         }
     }
 
-    /// Detaches the alias from its target, unless it is the one to follow.
+    /// Unbinds the alias from its target, unless that is already the target to follow.
     fn leave_other(&self, alias: &Arc<Variable>, target: &Name) {
         let Some(bound) = bound_to(self.core, alias) else {
             return;
         };
         let unbound = match self.fitting(alias, target) {
             Ok(wanted) if Arc::ptr_eq(&wanted, &bound) => return,
-            // Only until the new target is bound.
+            // Lasts only until the new target is bound.
             Ok(_) => Unbound::missing(target.as_str()),
             Err(unbound) => unbound,
         };
@@ -129,8 +129,8 @@ impl Aliases<'_> {
         }
     }
 
-    /// Called when a variable is undeployed: detaches it from its target, and marks its aliases as
-    /// bad, with the cause. The caller has removed it from the name index.
+    /// Called when a variable is undeployed. Unbinds it from its target, and marks its aliases as
+    /// bad, with the cause. The caller has already removed it from the name index.
     pub(crate) fn detach(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
         if variable.is_alias() {
             self.leave_target(variable);
@@ -153,7 +153,7 @@ pub(crate) fn bound_to(core: &EngineCore, alias: &Variable) -> Option<Arc<Variab
 /// Returns the variable at the end of a chain of aliases: `variable` itself if it is not an alias.
 pub(crate) fn behind(core: &EngineCore, variable: &Arc<Variable>) -> Arc<Variable> {
     let mut at = Arc::clone(variable);
-    // Terminates, because no chain with a cycle is deployed.
+    // Terminates, because no cyclic chain is ever deployed.
     while at.is_alias()
         && let Some(next) = bound_to(core, &at)
     {

@@ -11,8 +11,9 @@ use crate::write::{
     Commit, Origin, Write, WriteValue, commit_undelayed, is_withheld, reason_of, requalify_admitted,
 };
 
-/// Applies the committed update of a target to `alias`, and so to the aliases of `alias`. The caller
-/// holds the locks of both. With `refresh`, nothing is published that is already there.
+/// Applies the committed update of a target to `alias` and, through it, to the aliases of `alias`.
+/// The caller holds the locks of both. With `refresh`, an update that the alias already shows is
+/// not published again.
 pub(super) fn follow(
     commit: &Committed<'_>,
     alias: &Variable,
@@ -41,7 +42,7 @@ fn apply(
     let mut accepted = Accepted::nothing();
     let properties = alias.shared_properties(state);
     if let Err(refusal) = convert_update(commit, alias, &properties, &mut accepted) {
-        // A bad target already carries the reason.
+        // The quality of a bad target already contains the reason.
         let quality = match commit.update.quality.is_bad() {
             true => commit.update.quality,
             false => Quality::bad(reason_of(&refusal).unwrap_or(Reason::OutOfRange)),
@@ -84,7 +85,7 @@ fn apply(
     if alias.deployed().timestamps {
         update.engine_timestamp = commit.moment.wall;
     }
-    // The target has its sequence already, so nothing can delay this.
+    // The target already has its sequence, so this must not be delayed.
     let own = Commit {
         changed: !is_same,
         redirect: commit.redirect,
@@ -93,7 +94,8 @@ fn apply(
     WriteOutcome::Applied(commit_undelayed(alias, state, update, own, wakes))
 }
 
-/// Converts the update to the alias's type and units, with the source's quality and timestamp.
+/// Converts the update to the type and units of the alias, with the quality and timestamp of the
+/// target.
 fn convert_update(
     commit: &Committed<'_>,
     alias: &Variable,
@@ -132,7 +134,7 @@ fn convert_update(
     accept_value(properties, &source(WriteValue::Value(&value)), accepted)
 }
 
-/// Returns true if nothing has to be computed for the alias.
+/// Returns true if the alias needs no computation.
 fn is_plain(properties: &Properties) -> bool {
     properties.scaling.is_none()
         && properties.range.is_none()

@@ -1,4 +1,4 @@
-//! The table of deployed aliases, and the check of a library that adds some.
+//! The table of deployed aliases, and the check of a library that adds aliases.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) handle: u32,
-    /// Name of its target, whether that is deployed or not.
+    /// Name of its target, whether or not the target is deployed.
     pub(super) target: Name,
 }
 
@@ -21,7 +21,7 @@ pub struct AliasTable {
 }
 
 impl Aliases<'_> {
-    /// Checks the aliases of a library against all deployed ones. An error names the alias at fault.
+    /// Checks the aliases of a library against all deployed ones. An error names the faulty alias.
     pub(crate) fn check(
         &self,
         library: &LibraryDefinition,

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! An alias is a separate variable: it has its own handle, sequence, subscribers, ledger, access
-//! and scaling. Its target's value is the raw value for its scaling. It changes only under its
-//! target's lock, except for changes by its own library and by forcing it.
+//! and scaling. The value of its target is the raw value for its scaling. It changes only under the
+//! target's lock, except when its own library changes it or when it is forced.
 //!
-//! Lock order: the list of libraries, the table of aliases, a target, its aliases. No chain has a
-//! cycle, because none is deployed, and no thread that holds an alias's lock locks a variable that
-//! is not an alias.
+//! Lock order: the list of libraries, the table of aliases, a target, its aliases. No chain
+//! contains a cycle, because none is deployed. No thread that holds the lock of an alias locks a
+//! variable that is not an alias.
 
 mod bind;
 mod follow;
@@ -60,14 +60,15 @@ pub(crate) fn followers(state: &State) -> &[Arc<Variable>] {
     links.map_or(&[], |links| &links.followers)
 }
 
-/// The target of the alias with this state; `None` if it is none.
+/// Returns the target of the alias with this state; `None` if the variable is not an alias.
 pub(crate) fn target(state: &State) -> Option<&Target> {
     state.extension::<AliasLinks>()?.target.as_ref()
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// The variable with this handle. `seen` is the sequence of its newest update propagated here.
+    /// Bound to the variable with this handle. `seen` is the sequence of its newest update
+    /// propagated to the alias.
     Bound {
         handle: u32,
         seen: u64,

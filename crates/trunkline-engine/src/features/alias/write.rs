@@ -1,4 +1,4 @@
-//! Sends writes of an alias to its target, under the alias's rules and then the target's.
+//! Passes writes of an alias on to its target, under the rules of the alias and then of the target.
 
 use trunkline_types::Position;
 
@@ -13,7 +13,8 @@ use crate::write::{
     Call, Completion, EngineCore, Hook, Origin, Write, WriteValue, WriteVerb, count_refused,
 };
 
-/// Sends a client's write of an alias to its target. Forcing an alias does not force its target.
+/// Passes a client's write of an alias on to its target. Forcing an alias does not force its
+/// target.
 pub(crate) struct AliasHook;
 
 impl Hook for AliasHook {
@@ -34,7 +35,7 @@ impl Hook for AliasHook {
     }
 }
 
-/// Writes the target. No lock of the alias is held meanwhile.
+/// Writes the target. No lock of the alias is held in the meantime.
 fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
     let Call {
         variable: alias,
@@ -69,7 +70,7 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
             through.quality = Some(accepted.update.quality);
         }
     }
-    // A request only reads. Other writes count at the alias once it does not refuse them itself.
+    // A request only reads. Other writes count at the alias unless the alias itself refuses them.
     core.check_rules(call, write.verb != WriteVerb::Request)?;
     let own = Redirect::from(alias);
     let inner = Call {
@@ -80,14 +81,14 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
         outer: call.observer,
         ..*call
     };
-    // Asked even if the target itself is not hooked, because the alias may be.
+    // Called even if the target itself has no hook, because the alias may have one.
     let begun = core.begin(&inner, wakes);
     match begun.unwrap_or_else(|| core.put(&inner, wakes)) {
         Ok(Attempt::Done(outcome)) if call.redirect.is_none() => {
             Ok(Attempt::Done(own.outcome(write.verb, outcome)))
         }
         Ok(attempt) => Ok(attempt),
-        // The conflict names the alias's own sequence, which the target does not know.
+        // The conflict must report the alias's own sequence, which the target does not know.
         Err(Refusal::Conflict { .. }) => {
             Err(conflict(core, alias, write.expected.unwrap_or_default()))
         }
@@ -98,7 +99,7 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
     }
 }
 
-/// Returns the target of the alias, and the position that the target is expected to have.
+/// Returns the target of the alias, and the position at which the target is expected to be.
 fn target_for(
     core: &EngineCore,
     alias: &Variable,

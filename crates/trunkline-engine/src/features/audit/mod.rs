@@ -6,17 +6,17 @@
 //! ```
 //!
 //! A note is made under the lock of its variable, so the notes of a variable are in the order of
-//! the actions they record. It allocates only its own memory and formats no text; the host's thread
-//! does that.
+//! the recorded actions. A note allocates only its own memory and formats no text; the host's
+//! thread does that later.
 //!
 //! The number of notes is bounded. An action whose note must not be missing claims room before it
-//! is carried out ([`AuditRoom`]): writes to variables with a complete audit, forces and orders.
-//! Without room they wait, as writes wait for a full feed, and are woken when the host takes notes.
-//! If the host has taken nothing for [`AUDIT_PATIENCE`], it cannot store notes, and the actions are
-//! refused. Writes to variables with a best-effort audit never wait: notes without room are
-//! counted, and an entry in their place reports how many are missing.
+//! is carried out ([`AuditRoom`]): writes of variables with a complete audit, forces and orders.
+//! Without room they wait, like writes that wait for a full feed, and are woken when the host takes
+//! notes. If the host has taken nothing for [`AUDIT_PATIENCE`], it cannot store notes, and the
+//! actions are refused. Writes of variables with a best-effort audit never wait: notes without room
+//! are counted, and an entry in their place reports how many are missing.
 //!
-//! Lock order: after everything except an outbox.
+//! Lock order: last, except for an outbox.
 
 mod room;
 mod value;
@@ -39,9 +39,9 @@ pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
 use self::value::AuditedValue;
 pub(crate) use self::write::{Audited, is_noted};
 
-/// Maximum number of notes, including those with claimed room.
+/// Maximum number of notes, including those for which room is claimed.
 pub const AUDIT_NOTES_MAX: usize = 50_000;
-/// Maximum number of notes when one is added without a claim. The rest is reserved for claims.
+/// Number of notes up to which one is added without a claim. The rest is reserved for claims.
 pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
 
 pub type Audit<'e> = View<'e, AuditLog>;
@@ -58,7 +58,7 @@ pub struct AuditLog {
 pub struct AuditKeeping {
     /// True if entries that were taken survive a restart.
     pub is_lasting: bool,
-    /// For people, the text after "it is audited: ".
+    /// Readable text that continues "it is audited: ".
     pub sentence: Arc<str>,
 }
 
@@ -83,12 +83,12 @@ pub struct OrderNote<'a> {
 #[derive(Debug, Default)]
 struct Notes {
     waiting: VecDeque<Note>,
-    /// Number of notes lost after the waiting ones; `lost_at` is the time of the last loss.
+    /// Number of notes lost after the waiting ones. `lost_at` is the time of the last loss.
     lost: u64,
     lost_at: Timestamp,
-    /// Number of notes still to come that have claimed room.
+    /// Number of future notes that have claimed room.
     claimed: usize,
-    /// Time at which room was first missing since the host last took notes.
+    /// Time at which room was first missing after the host last took notes.
     full_since: Option<Tick>,
     parked: Vec<Arc<Outbox>>,
 }
@@ -141,7 +141,7 @@ impl Noted {
 
 impl Audit<'_> {
     /// Records a change of the engine itself: a finished order of a client, or an action of the
-    /// host. Without claimed room, the note is lost and counted if the audit is full.
+    /// host. If the audit is full and no room is claimed, the note is lost and counted.
     pub fn note_order(
         &self,
         caller: &Caller,
@@ -174,7 +174,7 @@ impl Audit<'_> {
         self.table.push(note, room, wakes);
     }
 
-    /// Registers `wake`, which is called when there is something to take.
+    /// Registers `wake`, which is called when there are notes to take.
     pub fn keep(&self, wake: Box<dyn Wake>) {
         *self.table.keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
     }
@@ -195,7 +195,7 @@ impl Audit<'_> {
             notes.waiting.drain(..count).collect()
         };
         drop(wakes);
-        // Texts are made after the lock is released.
+        // Texts are formatted after the lock is released.
         let numbered = (first..).zip(taken);
         numbered.map(|(number, note)| entry(number, note)).collect()
     }
@@ -273,13 +273,13 @@ fn entry(number: u64, note: Note) -> AuditEntry {
 }
 
 impl Notes {
-    /// Returns true if this many more notes fit, including the one that reports losses.
+    /// Returns true if `more` notes fit, including the one that reports losses.
     fn fits(&self, more: usize, max: usize) -> bool {
         let marker = usize::from(self.lost > 0);
         self.waiting.len() + self.claimed + more + marker <= max
     }
 
-    /// Adds a note that reports the lost ones, at their place in the order.
+    /// Adds a note that reports lost notes, at their place in the order.
     fn tell_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost == 0 {

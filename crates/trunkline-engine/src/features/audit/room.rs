@@ -10,13 +10,13 @@ use crate::sync::Arc;
 use crate::variable::Variable;
 use crate::write::WriteVerb;
 
-/// Maximum time that a claim waits for a host that takes no notes.
+/// Maximum time that a claim waits for the host to take notes.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
-/// Time after which a claim is tried again even without a wake-up, because room also becomes free
-/// when another claim is dropped.
+/// Time after which a claim is retried even without a wake-up, because dropping another claim also
+/// frees room.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Room for entries to come. The unused rest is returned when the last clone is dropped.
+/// Room for future entries. Dropping the last clone returns the unused rest.
 #[derive(Clone, Default, Debug)]
 pub struct AuditRoom(Option<Arc<Claim>>);
 
@@ -28,8 +28,8 @@ struct Claim {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoAuditRoom {
-    /// The host has not stored the waiting notes yet. Try again when woken, or at this time at the
-    /// latest.
+    /// The host has not stored the waiting notes yet. Retry when woken, but no later than this
+    /// time.
     Wait(Tick),
     Unstored,
 }
@@ -70,7 +70,7 @@ impl Audit<'_> {
             return Ok(AuditRoom(Some(Arc::new(Claim { audit, count }))));
         }
         if notes.waiting.is_empty() {
-            // The host has nothing to take, so the lack of room is not its fault.
+            // The host has nothing to take, so it does not cause the lack of room.
             notes.full_since = Some(now);
         }
         let end = notes
@@ -83,7 +83,8 @@ impl Audit<'_> {
         }
     }
 
-    /// Claims room for a client's action on this variable, unless its audit may lose notes.
+    /// Claims room for a client's action on this variable, unless the variable's audit may lose
+    /// notes.
     pub(crate) fn claim_for(
         &self,
         variable: &Variable,
@@ -101,15 +102,15 @@ impl Audit<'_> {
 
 impl AuditLog {
     /// Registers `outbox` to be woken when the host takes notes. Returns false if the host has
-    /// taken notes since a claim last failed.
+    /// taken notes after the last failed claim.
     pub(super) fn park(&self, outbox: &Arc<Outbox>) -> bool {
-        // Dropped after the lock is released, because the outboxes may hold claimed room.
+        // Dropped after the lock is released, because outboxes may own claimed room.
         let _ended: Vec<Arc<Outbox>>;
         let mut notes = self.notes.lock();
         if notes.full_since.is_none() {
             return false;
         }
-        // An outbox with no other reference belongs to an ended consumer.
+        // An outbox without other references belongs to an ended consumer.
         let is_ended = |known: &mut Arc<Outbox>| Arc::strong_count(known) == 1;
         _ended = notes.parked.extract_if(.., is_ended).collect();
         if !notes.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {

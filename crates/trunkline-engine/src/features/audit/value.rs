@@ -1,4 +1,4 @@
-//! Values on their way into the audit: kept in wire form while queued, converted to text later.
+//! Values in the audit: stored in wire form while queued, converted to text later.
 
 use trunkline_types::audit::{AUDIT_VALUE_BYTES_MAX, cut};
 use trunkline_types::text::{FormatOptions, format_value};
@@ -7,16 +7,16 @@ use trunkline_types::{DataType, Value, wire};
 use crate::update::{Encoded, Update};
 use crate::write::WriteValue;
 
-/// Maximum length of a value kept in a note. For a longer one only the length is recorded.
+/// Maximum length of a value stored in a note. For a longer value, only the length is recorded.
 const VALUE_BYTES_MAX: usize = 4096;
-/// Maximum number of array elements, or bytes, shown.
+/// Maximum number of array elements or bytes in the text.
 const ELEMENTS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) enum AuditedValue {
     Nothing,
     Value(Encoded),
-    /// A value too long to be kept, with its length in bytes.
+    /// A value that is too long to be stored, with its length in bytes.
     Long(usize),
     Text(Box<str>),
 }
@@ -36,7 +36,7 @@ impl AuditedValue {
         }
     }
 
-    /// The value to be written, even if the variable cannot hold it.
+    /// Returns the value to be written, even if the variable cannot hold it.
     pub(super) fn of_written(value: &WriteValue<'_>, data_type: &DataType) -> Self {
         match value {
             WriteValue::Value(value) if !value.has_type(data_type) => {

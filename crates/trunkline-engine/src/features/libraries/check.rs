@@ -1,4 +1,4 @@
-//! All checks of a library, made before anything is changed.
+//! All checks of a library. They precede any change.
 
 use std::collections::HashSet;
 
@@ -127,7 +127,7 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
     Ok(())
 }
 
-/// Checks a text like the text of configuration files, so that both refuse the same.
+/// Checks a text by the same rules as for configuration files.
 fn text(
     name: impl Fn() -> String,
     key: &'static str,
@@ -141,7 +141,7 @@ fn text(
     })
 }
 
-/// Maximum length of an origin, `file:line`: the longest path and a number.
+/// Maximum length of an origin `file:line`: the longest path and a number.
 const ORIGIN_BYTES_MAX: usize = 4_096 + 32;
 
 /// Returns the write that makes a configured initial value the variable's first update (H-17).

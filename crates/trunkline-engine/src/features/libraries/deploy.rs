@@ -24,12 +24,11 @@ use crate::variable::Variable;
 use crate::variables::VARIABLES_MAX;
 use crate::write::{Origin, Write, WriteValue};
 
-/// The changes made by a deployment, in numbers of variables.
+/// The changes made by a deployment, as numbers of variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Deployed {
     pub handles: Vec<u32>,
-    /// Variables that are new, or have another type, scope or FIFO than before; they have new
-    /// handles.
+    /// Variables that are new, or whose type, scope or FIFO has changed; they have new handles.
     pub added: usize,
     pub changed: usize,
     pub kept: usize,
@@ -42,8 +41,8 @@ pub struct Retained {
     pub source_timestamp: Timestamp,
 }
 
-/// Looks up the retained value of a variable by its full name. A value of a different type than the
-/// variable's is ignored.
+/// Looks up the retained value of a variable by its full name. A value whose type differs from that
+/// of the variable is ignored.
 pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
 
 /// The changes of a deployment, determined before anything is changed.
@@ -54,7 +53,7 @@ struct Plan {
 }
 
 impl Libraries<'_> {
-    /// Deploys all variables of a library or none. Equal properties are stored once.
+    /// Deploys all variables of a library or none. Equal properties are stored only once.
     pub fn deploy(
         &self,
         library: &LibraryDefinition,
@@ -66,10 +65,10 @@ impl Libraries<'_> {
         Ok(deployed.handles)
     }
 
-    /// Deploys a library whose variables start with their `retained` values, or else with their
-    /// `initial` values (H-17). With `replace`, the library may already be deployed: variables that
-    /// stay the same keep their handles, values and subscribers (SP-06); the others are removed and
-    /// added.
+    /// Deploys a library whose variables start with their `retained` values, or otherwise with
+    /// their `initial` values (H-17). With `replace`, the library may already be deployed:
+    /// unchanged variables keep their handles, values and subscribers (SP-06); the others are
+    /// removed and added.
     pub fn deploy_retained(
         &self,
         library: &LibraryDefinition,
@@ -143,7 +142,7 @@ impl Libraries<'_> {
             false => Ok(()),
         };
         let handles = before.map_or(&[][..], |before| &before.handles);
-        // At best all existing variables stay. A list that is too long even then is not examined.
+        // At best all existing variables remain. A list that is too long even then is not examined.
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
         self.check_numbers(library, &names, handles)?;
@@ -177,8 +176,8 @@ impl Libraries<'_> {
         Ok(Plan { names, kept, gone })
     }
 
-    /// Register numbers are unique in the engine, over all libraries. `before` are the variables
-    /// that the library had, whose numbers become free.
+    /// Register numbers are unique in the engine, over all libraries. `before` are the previous
+    /// variables of the library, whose numbers become free.
     fn check_numbers(
         &self,
         library: &LibraryDefinition,
@@ -228,8 +227,8 @@ impl Libraries<'_> {
         let mut templates: Vec<Arc<Properties>> = Vec::new();
         self.core.variables.reserve(names.len() - kept.len());
         deployed.handles.reserve_exact(names.len());
-        // Each name is moved into its variable, because a copy of all names of a large library
-        // would be large too.
+        // Each name is moved into its variable, because copying all names of a large library would
+        // need much memory.
         for (place, (name, definition)) in names.into_iter().zip(&library.variables).enumerate() {
             wake_after(place, wakes);
             let properties = intern(&mut templates, definition);
@@ -247,8 +246,8 @@ impl Libraries<'_> {
                 deployed.handles.push(variable.handle());
                 continue;
             }
-            // The variable cannot be found before it has its first value, so it cannot have been
-            // written.
+            // A variable cannot be found before it has its first value, so no client can have
+            // written it.
             let retained = retained(&name, &definition.properties);
             let made = self.core.variables.insert_reserved(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
@@ -280,8 +279,8 @@ impl Libraries<'_> {
         deployed
     }
 
-    /// Removes a library. Its names become free, requests for its handles are answered with `Gone`, and
-    /// aliases of its variables become bad, with the cause.
+    /// Removes a library. Its names become free, requests for its handles are answered with `Gone`,
+    /// and aliases of its variables become bad, with the cause.
     pub fn undeploy(
         &self,
         name: &str,
@@ -309,8 +308,8 @@ impl Libraries<'_> {
         Ok(library.handles.len())
     }
 
-    /// Number of subscriptions to the variables of a library, and to their aliases in other
-    /// libraries.
+    /// Returns the number of subscriptions to the variables of a library, and to their aliases in
+    /// other libraries.
     pub fn subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
         let libraries = self.table.list.lock();
         let place = place(&libraries, name)?;
@@ -322,8 +321,8 @@ impl Libraries<'_> {
         Ok(variables.map(|variable| users(&variable, name)).sum())
     }
 
-    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests that end
-    /// meanwhile do not have to drop them.
+    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests that end in
+    /// the meantime need not drop them.
     fn reclaim_after(&self, place: usize) {
         if place % WAKE_EVERY == WAKE_EVERY - 1 {
             self.core.variables.reclaim();
@@ -336,7 +335,7 @@ impl Libraries<'_> {
         self.of(&features.aliases).detach(variable, moment, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
-        // The place in the tables belongs to the next variable in its slot.
+        // The place in the tables now belongs to the next variable in the slot.
         state.latest.leave_tables();
         self.of(&features.leases).forget(variable, &mut state);
         let alarms = self.of(&features.alarms);
@@ -359,12 +358,13 @@ impl Libraries<'_> {
         if !is_reserved(variable.name()) {
             self.core.counters.departed.add(&variable.ledger());
         }
-        // Last, so that a consumer woken by this finds that the variable is gone.
+        // Done last, so that a consumer woken by this finds that the variable is gone.
         self.core.variables.release(variable);
     }
 
-    /// Writes the value from before the start as update number 1, with its old source timestamp, as
-    /// `uncertain: retained`. Returns false if there is none, or its properties do not permit it.
+    /// Writes the value from before the start as update number 1, as `uncertain: retained` with its
+    /// old source timestamp. Returns false if there is none, or if the variable's properties do not
+    /// permit it.
     fn write_retained(
         &self,
         variable: &Variable,
@@ -385,8 +385,8 @@ impl Libraries<'_> {
     fn write_initial(&self, variable: &Variable, moment: Moment) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
-            // The value was checked with the library. If there is no memory for a large one, the
-            // variable starts without a value and counts a refusal.
+            // The value was checked with the library. If there is not enough memory for a large
+            // value, the variable starts without a value and counts a refusal.
             let _written = self.write_first(variable, &initial_write(initial), moment);
         }
     }
@@ -409,8 +409,8 @@ fn too_many(needed: usize, room: usize) -> DeployError {
     }
 }
 
-/// Wakes the consumers marked so far, once every [`WAKE_EVERY`] variables of an order. This is safe
-/// under the lock for changes, because no wake-up makes changes.
+/// Wakes the consumers marked so far, after every [`WAKE_EVERY`] variables of an order. This is
+/// safe under the lock for changes, because no wake-up makes changes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
         wakes.flush();
@@ -419,8 +419,8 @@ pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
 
 const WAKE_EVERY: usize = 64;
 
-/// Number of subscriptions that lose the variable when its library is undeployed. The recursion is
-/// shallow, because chains of aliases are short.
+/// Returns the number of subscriptions that lose the variable when its library is undeployed. The
+/// recursion is shallow, because chains of aliases are short.
 fn users(variable: &Variable, library: &str) -> usize {
     let followers = followers(&variable.lock()).to_vec();
     let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
@@ -428,8 +428,8 @@ fn users(variable: &Variable, library: &str) -> usize {
     variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()
 }
 
-/// Shares equal properties. Only the latest few are compared, so that a library of 100,000 equal
-/// variables stores them once and a library of different ones stays fast.
+/// Shares equal properties. Compares only with the latest few, so that a library of 100,000 equal
+/// variables stores them once and a library of different variables is still deployed quickly.
 fn intern(
     templates: &mut Vec<Arc<Properties>>,
     definition: &VariableDefinition,

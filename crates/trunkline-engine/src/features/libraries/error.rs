@@ -8,7 +8,7 @@ use trunkline_types::scaling::ScalingError;
 use crate::features::alias::AliasFault;
 use crate::update::NoMemory;
 
-/// The reason why a library could not be deployed. Nothing was changed.
+/// The reason why a library was not deployed. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DeployError {
     #[error("library {name} is already deployed; replace it, or undeploy it first")]

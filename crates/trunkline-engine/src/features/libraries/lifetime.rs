@@ -1,4 +1,4 @@
-//! Stops and starts a library that stays deployed (DP-16).
+//! Stopping and starting a library that stays deployed (DP-16).
 
 use std::collections::HashMap;
 
@@ -12,8 +12,9 @@ use crate::variable::Variable;
 use crate::write::requalify_locked;
 
 impl Libraries<'_> {
-    /// Stops a library. Its variables keep their values with quality `bad: process-missing`, and
-    /// refuse every write until it is started. Returns false if it was already stopped.
+    /// Stops a library. Its variables keep their values with the quality `bad: process-missing`,
+    /// and refuse every write until the library is started. Returns false if it was already
+    /// stopped.
     pub fn stop(
         &self,
         name: &str,
@@ -44,7 +45,7 @@ impl Libraries<'_> {
     }
 
     /// Sets the state of a library. Returns its handles, and the qualities recorded when it was
-    /// stopped, or `None` if it was in that state already. The caller holds the lock for changes.
+    /// stopped, or `None` if it was already in that state. The caller holds the lock for changes.
     fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
         let mut libraries = self.table.list.lock();
         let place = place(&libraries, name)?;
@@ -56,8 +57,8 @@ impl Libraries<'_> {
         Ok(Some((library.handles.clone(), before_stop)))
     }
 
-    /// Starts a stopped library. As at a start of the engine, its variables hold earlier values,
-    /// `uncertain: retained`, until they are written. The sources of variables are asked for fresh
+    /// Starts a stopped library. As at a start of the engine, its variables have their earlier
+    /// values as `uncertain: retained` until they are written. Their sources are asked for fresh
     /// values. Returns false if the library was already running.
     pub fn start(
         &self,
@@ -84,7 +85,7 @@ impl Libraries<'_> {
             self.of(&self.table.aliases).bind(name, moment, wakes);
             handles
         };
-        // Outside the lock, because a provider runs code of its own.
+        // Called outside the lock, because a provider runs its own code.
         for handle in handles {
             let _is_provided = self.of(&self.table.providers).request(handle);
         }
@@ -94,7 +95,7 @@ impl Libraries<'_> {
 
 type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
-/// Stops one variable. Returns its quality unless that was good.
+/// Stops one variable. Returns its quality unless it was good.
 fn stop(variable: &Variable, moment: Moment, wakes: &mut Wakes) -> Option<Quality> {
     let mut state = variable.lock();
     let before = variable.update_locked(&state);

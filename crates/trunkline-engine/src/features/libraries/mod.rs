@@ -1,8 +1,9 @@
-//! Libraries: variables are deployed, started, stopped and undeployed as wholes (DP-01, DP-03,
+//! Libraries: variables are deployed, started, stopped and undeployed as a unit (DP-01, DP-03,
 //! DP-07, DP-16).
 //!
-//! One lock serializes these operations; no write takes it. The list of libraries has another lock,
-//! because sessions read the list. That lock is never held while a whole library is processed.
+//! One lock serializes these operations; writes never take it. The list of libraries has a separate
+//! lock, because sessions read the list. That lock is never held while a whole library is
+//! processed.
 
 mod check;
 mod deploy;
@@ -33,17 +34,17 @@ pub struct Library {
     pub description: String,
     pub state: LibraryState,
     pub handles: Vec<u32>,
-    /// While stopped: the qualities that its variables had before, except good ones.
+    /// While stopped: the previous qualities of its variables, except good ones.
     before_stop: Vec<(u32, Quality)>,
 }
 
 pub type Libraries<'e> = View<'e, LibraryTable>;
 
-/// The deployed libraries, and the features that take part in their changes.
+/// The deployed libraries, and the features that are called when they change.
 #[derive(Debug)]
 pub struct LibraryTable {
-    /// Held for a lookup or one step only, never for a time that grows with the size of a library.
-    /// Locked after [`EngineCore::changes`](crate::write::EngineCore).
+    /// Held only for a lookup or a single step, never for a time that grows with the size of a
+    /// library. Locked after [`EngineCore::changes`](crate::write::EngineCore).
     pub(crate) list: Mutex<Vec<Library>>,
     pub(crate) ages: Arc<AgeTable>,
     pub(crate) alarms: Arc<AlarmTable>,
@@ -67,7 +68,7 @@ impl Libraries<'_> {
         named.next().cloned()
     }
 
-    /// Number of deployed variables, without those of the engine's own libraries.
+    /// Returns the number of deployed variables, except those of the engine's own libraries.
     pub fn variable_count(&self) -> usize {
         let libraries = self.table.list.lock();
         let counted = libraries

@@ -8,13 +8,13 @@ use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 use trunkline_types::Value;
 
-/// Number of queued orders from which reads without a waiting caller are dropped: the device is
-/// asked often enough then. The other orders are bounded by what a provider may have unanswered.
+/// Number of queued orders from which reads without a waiting caller are dropped, because the
+/// device is then read often enough. The limit on a provider's unanswered orders bounds the others.
 const UNTICKETED_MAX: usize = 8192;
 
 impl Providers<'_> {
-    /// Creates a provider with this name behind a consumer, which takes its orders with
-    /// [`Consumer::take_provider_order`].
+    /// Creates a provider with this name that uses a consumer as its connection. The consumer takes
+    /// its orders with [`Consumer::take_provider_order`].
     pub fn behind(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
         Arc::new(Behind {
             name: Arc::from(name),

@@ -1,8 +1,8 @@
 //! Providers: owners of variables' values outside the engine, such as I/O servers.
 //!
-//! A provider publishes values, and accepts writes. It is asked outside every lock, through a queue
-//! of its own, and answers when it can. A write waits for the answer or for its time-out, and the
-//! cell never shows a value that the device has not confirmed.
+//! A provider publishes values and accepts writes. It receives requests outside all locks, through
+//! its own queue, and answers when it can. A write waits for the answer or for its time-out, and
+//! the cell never shows a value that the device has not confirmed.
 
 mod behind_consumer;
 mod pending;
@@ -33,31 +33,31 @@ pub type Providers<'e> = View<'e, ProviderTable>;
 pub const PROVIDER_PENDING_MAX: usize = 4096;
 pub const PROVIDER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The engine's requests to a provider. Called on the writer's thread: queue the request and
-/// return.
+/// The engine's requests to a provider. Called on the writer's thread: implementations queue the
+/// request and return.
 pub trait Provider: Send + Sync {
     fn name(&self) -> Arc<str>;
     /// Writes `raw` to the device behind the variable `handle`, then calls
     /// [`answer`](Providers::answer).
     fn send(&self, ticket: Ticket, handle: u32, raw: Value);
-    /// Gets a fresh value of the variable `handle` from the device. With a ticket a caller waits
-    /// for it: call [`answer`](Providers::answer) with [`Answer::Read`]. Without one, publish the
-    /// value when it is available.
+    /// Reads a fresh value of the variable `handle` from the device. With a ticket, a caller waits
+    /// for it: call [`answer`](Providers::answer) with [`Answer::Read`]. Without a ticket, publish
+    /// the value when it is available.
     fn request(&self, ticket: Option<Ticket>, handle: u32);
-    /// Delivers these variables from now on, each from the item named. Called with the variables
-    /// whose `source` begins with the provider's name, when it is attached or when they are
-    /// deployed.
+    /// Delivers these variables from now on, each from the named item. Called when the provider is
+    /// attached or when variables are deployed, with the variables whose `source` begins with the
+    /// provider's name.
     fn bind(&self, _items: &[SourceItem]) {}
-    /// Returns one sentence about its current state if something is wrong.
+    /// Returns a sentence about its current failure, if any.
     fn error(&self) -> Option<String>;
-    /// Returns true if it runs in a separate process, so that its faults are not due to the
+    /// Returns true if it runs in a separate process. Its faults then do not result from the
     /// engine's configuration.
     fn is_process(&self) -> bool {
         false
     }
 }
 
-/// A provider with this name is already running.
+/// The error for a name that a running provider already has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an I/O server named {name} is already running; use another name, or stop that one")]
 pub struct NameTaken {
@@ -66,37 +66,38 @@ pub struct NameTaken {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// Done. The device now holds this raw value.
+    /// Carried out. The device now has this raw value.
     Applied(Value),
-    /// Done. This value was read from the device, after a write or on request.
+    /// Carried out. This value was read from the device, after a write or on request.
     Read {
         value: Value,
         quality: Option<Quality>,
         source_timestamp: Option<Timestamp>,
     },
-    /// Done, but there was no memory for the value read from the device.
+    /// Carried out, but there was not enough memory for the value read from the device.
     NoMemory(NoMemory),
-    /// Not done: there was no memory to send the order, so the provider never received it.
+    /// Not carried out: there was not enough memory to send the order, so the provider never
+    /// received it.
     Unsent(NoMemory),
     Refused(String),
-    /// It is unknown whether it was done, for the reason in this sentence.
+    /// The outcome is unknown, for the reason in this sentence.
     Unknown(String),
 }
 
-/// A provider that has gone, and has variables that do not show it yet.
+/// A provider that has left, while some of its variables do not show that yet.
 #[derive(Debug)]
 pub(crate) struct Ended {
     id: ProviderId,
     quality: Quality,
-    /// Slot at which the update of its variables continues.
+    /// Slot from which its remaining variables are updated.
     next: u32,
-    /// Time at which it left, or was last processed.
+    /// Time at which it left, or at which its variables were last processed.
     moment: Moment,
 }
 
 impl Providers<'_> {
-    /// Makes `provider` the owner of these variables' values. Those without a value stay
-    /// `bad: no-value` until it publishes.
+    /// Makes `provider` the owner of these variables' values. Variables without a value stay `bad:
+    /// no-value` until it publishes one.
     pub fn attach(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
         let index = self.table.attach(provider);
         let variables = handles
@@ -110,15 +111,15 @@ impl Providers<'_> {
     }
 
     /// Makes `provider` the owner of every variable whose `source` is `NAME:ITEM` with its name,
-    /// including those deployed later. It is given the variables through [`Provider::bind`].
+    /// including variables deployed later. It receives the variables through [`Provider::bind`].
     pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
-        // No deployment can fall between the two steps.
+        // Prevents a deployment between the two steps.
         let _change = self.core.changes.lock();
         let mut wakes = Wakes::new();
         let mut ended = self.table.ended.lock();
         let id = ProviderId(self.table.attach_named(provider)?);
-        // Its variables report the end of its predecessor before they report anything from this
-        // one.
+        // Its variables must show the end of the previous provider before they show anything from
+        // this one.
         if let Some(at) = ended.iter().position(|one| one.id == id)
             && let Some(mut before) = ended.remove(at)
         {
@@ -129,8 +130,8 @@ impl Providers<'_> {
         Ok(id)
     }
 
-    /// Announces a provider that will be [attached](Self::attach_source) from a separate process.
-    /// Until then its variables behave as if it had gone: they cannot be written.
+    /// Announces a provider that a separate process will [attach](Self::attach_source). Until then
+    /// its variables behave as if the provider had left: they cannot be written.
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let _change = self.core.changes.lock();
         self.table.expect(name);
@@ -145,8 +146,8 @@ impl Providers<'_> {
         mark_orphans(&self.bind_sources(variables), moment, wakes);
     }
 
-    /// Binds variables to the providers named by their sources.
-    /// Returns those whose provider is not running.
+    /// Binds variables to the providers named by their sources. Returns the variables whose
+    /// provider is not running.
     fn bind_sources(&self, variables: impl Iterator<Item = Arc<Variable>>) -> Vec<Arc<Variable>> {
         let named = self.table.named();
         let mut orphans = Vec::new();
@@ -162,7 +163,7 @@ impl Providers<'_> {
                 Some((named, item, items))
             });
             if let Some((named, item, items)) = found.next() {
-                // When bound again, the provider learns of the new item.
+                // Binding again informs the provider of the new item.
                 variable.set_provider(Some(named.index));
                 let (handle, item) = (variable.handle(), Box::from(item));
                 match named.provider {
@@ -170,7 +171,7 @@ impl Providers<'_> {
                     None => orphans.push(Arc::clone(&variable)),
                 }
             } else if named.iter().any(|named| Some(named.index) == current) {
-                // Its former source was that provider.
+                // Its previous source was that provider.
                 variable.set_provider(None);
             }
         }
@@ -208,12 +209,12 @@ impl Providers<'_> {
             next: 1,
             moment: Moment { now, wall },
         });
-        // Variables beyond one slice are marked by the next polls.
+        // The next polls mark variables beyond one slice.
         self.mark_ended(&mut { SLICE }, Moment { now, wall }, wakes);
     }
 
-    /// Marks variables whose provider has gone, examining at most `budget` variables. Returns false
-    /// if there are more.
+    /// Marks variables whose provider has left, examining at most `budget` variables. Returns false
+    /// if some remain.
     fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
         let mut ended = self.table.ended.lock();
         while let Some(first) = ended.front_mut() {
@@ -242,7 +243,7 @@ impl Providers<'_> {
         true
     }
 
-    /// Sets the quality of all variables of a provider, for example because its device is gone.
+    /// Sets the quality of all variables of a provider, for example when its device has failed.
     pub fn set_source_quality(
         &self,
         id: ProviderId,
@@ -258,7 +259,7 @@ impl Providers<'_> {
         }
     }
 
-    /// Sets the quality of one variable, as reported by its source. Its last value stays.
+    /// Sets the quality of one variable, as reported by its source. The last value remains.
     pub fn set_quality(
         &self,
         handle: u32,
@@ -272,8 +273,8 @@ impl Providers<'_> {
         }
     }
 
-    /// Receives the provider's answer to a write. An answer after the write's time-out changes only
-    /// the variable's value: the value read back is true whenever it arrives, as long as the
+    /// Receives the provider's answer to a write. After the write's time-out, an answer changes
+    /// only the variable's value: a value read back is correct whenever it arrives, as long as the
     /// provider is attached and owns the variable.
     pub fn answer(
         &self,
@@ -285,7 +286,7 @@ impl Providers<'_> {
         wakes: &mut Wakes,
     ) {
         let pending = self.table.take(ticket);
-        // The variable recorded with the write is more reliable than the handle given by the
+        // The variable recorded with the write is more reliable than the handle supplied by the
         // provider.
         let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
         let Some(variable) = known.or_else(|| self.core.variable(handle)) else {
@@ -339,8 +340,8 @@ impl Providers<'_> {
         self.report(&waiting, variable, wall, outcome, wakes);
     }
 
-    /// Publishes the value that the device holds now. Nothing can delay it: a full `all`
-    /// subscription ends, whatever the owner's `stall` setting.
+    /// Publishes the current value of the device. Nothing can delay it: a full `all` subscription
+    /// ends, whatever the variable's `stall` setting.
     fn read_back(
         &self,
         mut write: Write<'_>,
@@ -378,8 +379,8 @@ impl Providers<'_> {
         }
     }
 
-    /// Reports the outcome of a write to all that wait for it. An applied write was reported with
-    /// its commit.
+    /// Reports the outcome of a write to all callers that wait for it. An applied write was already
+    /// reported at its commit.
     fn report(
         &self,
         waiting: &Waiting,
@@ -405,7 +406,8 @@ impl Providers<'_> {
         }
     }
 
-    /// Asks the variable's provider for a fresh value. Returns false if it has no running provider.
+    /// Asks the variable's provider for a fresh value. Returns false if the variable has no running
+    /// provider.
     pub fn request(&self, handle: u32) -> bool {
         let Some(variable) = self
             .core
@@ -423,13 +425,13 @@ impl Providers<'_> {
     }
 
     /// Returns true while a write or a request waits for its provider's answer. A write that has
-    /// timed out must not be sent to the device any more.
+    /// timed out must no longer be sent to the device.
     pub fn awaits_answer(&self, ticket: Ticket) -> bool {
         self.table.is_pending(ticket)
     }
 
-    /// Ends writes whose provider has taken too long, and marks variables whose provider has gone,
-    /// a slice of each. Returns the time of the next call; it is in the past if there is more.
+    /// Ends writes whose provider has taken too long, and marks variables whose provider has left,
+    /// one slice of each. Returns the time of the next call, which is in the past if work remains.
     pub(crate) fn poll(&self, moment: Moment, wakes: &mut Wakes) -> Option<Tick> {
         let due = self.table.take_due(moment.now, SLICE);
         let is_all = due.len() < SLICE;
@@ -457,15 +459,15 @@ impl Providers<'_> {
     }
 }
 
-/// Marks variables that never had a value as lacking their source. A retained or initial value
-/// carries its own quality.
+/// Marks variables that have never had a value as lacking their source. Retained and initial values
+/// have their own qualities.
 fn mark_orphans(orphans: &[Arc<Variable>], moment: Moment, wakes: &mut Wakes) {
     for variable in orphans.iter().filter(|variable| variable.sequence() == 0) {
         requalify(variable, Quality::bad(Reason::ProviderGone), moment, wakes);
     }
 }
 
-/// The device holds a value that the variable cannot show, so the variable must not look good.
+/// The variable cannot show the device's current value, so it must not look good.
 fn read_back_without_memory(
     variable: &Variable,
     moment: Moment,

@@ -1,4 +1,4 @@
-//! The providers, and the writes they have not answered.
+//! The providers, and their unanswered writes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -33,15 +33,14 @@ pub(crate) struct Waiting {
 pub struct ProviderTable {
     slots: RwLock<Vec<ProviderSlot>>,
     pending: Mutex<Pending>,
-    /// Providers that have gone just now, in the order in which they went. Locked before a
-    /// variable.
+    /// Providers that have left recently, in the order of leaving. Locked before a variable.
     pub(super) ended: Mutex<VecDeque<Ended>>,
     timeout: Duration,
 }
 
 struct ProviderSlot {
     name: Arc<str>,
-    /// `None` once it has gone. The slot and its name stay for the messages.
+    /// `None` once it has left. The slot and its name remain for messages.
     provider: Option<Arc<dyn Provider>>,
     is_source: bool,
     is_process: bool,
@@ -143,7 +142,7 @@ impl ProviderTable {
         }
     }
 
-    /// Returns true if it runs in a separate process, or did.
+    /// Returns true if the provider runs, or ran, in a separate process.
     pub(crate) fn is_process(&self, index: usize) -> bool {
         self.slots
             .read()
@@ -160,7 +159,7 @@ impl ProviderTable {
         if slots.iter().any(is_taken) {
             return Err(NameTaken { name });
         }
-        // A provider that returns gets its old slot, because its variables still name it.
+        // A provider that returns gets its previous slot, because its variables still refer to it.
         let place = slots
             .iter()
             .position(|slot| slot.is_source && slot.name == name);
@@ -182,7 +181,7 @@ impl ProviderTable {
         }
     }
 
-    /// The providers that variables name as their source: running, gone or expected.
+    /// Returns the providers that variables name as their source: running, gone or expected.
     pub(super) fn named(&self) -> Vec<Named> {
         let slots = self.slots.read();
         let sources = slots.iter().enumerate().filter(|(_, slot)| slot.is_source);
@@ -205,7 +204,7 @@ impl ProviderTable {
         self.pending.lock().remove(ticket)
     }
 
-    /// Records an order as unanswered, and passes it to its provider outside every lock.
+    /// Records an order as unanswered, and passes it to its provider outside all locks.
     pub(crate) fn send(
         &self,
         index: usize,

@@ -1,5 +1,5 @@
-//! Writes that a provider carries out, and the operations of a register other than reading and
-//! setting it (LM-05, LM-06, LM-11): send its value to the device, ask the device for a fresh one.
+//! Writes that a provider carries out, and the register operations other than reading and setting
+//! (LM-05, LM-06, LM-11): sending the value to the device, and asking the device for a fresh value.
 
 use trunkline_types::Properties;
 
@@ -56,8 +56,8 @@ impl Providers<'_> {
         }
     }
 
-    /// Sends a write of a provided variable to its provider, outside every lock. The cell changes
-    /// when the provider reports the value it holds.
+    /// Sends a write of a provided variable to its provider, outside all locks. The cell changes
+    /// when the provider reports the value of the device.
     fn ask_provider(
         &self,
         index: usize,
@@ -65,7 +65,8 @@ impl Providers<'_> {
         properties: &Properties,
         value: &Encoded,
     ) -> Result<Attempt, Refusal> {
-        // The provider decides later, so the first client that asks counts as the writer.
+        // The provider decides later, so the first client that requests the write counts as the
+        // writer.
         self.core.check_rules(call, true)?;
         let value = value.try_decode(&properties.data_type)?;
         let raw = match &properties.scaling {

@@ -15,7 +15,7 @@ use crate::variable::Variable;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtRead {
-    /// An element that this reader has not read before; with a single-element FIFO possibly the
+    /// An element that this reader has not read before. With a single-element FIFO, it may be the
     /// same one again.
     Fresh,
     /// The FIFO was empty. The value is this reader's last element, or the type's default.
@@ -54,13 +54,13 @@ pub struct RtWriter {
     marks: Arc<MarkSet>,
     mark: u32,
     stamped: bool,
-    /// Dropped to tell the pump that nothing more follows.
+    /// Dropped to tell the pump that no more elements follow.
     open: Option<Arc<()>>,
 }
 
 impl RtWriter {
-    /// Writes one value, stamped `at` if the variable has timestamps. An array has one word per
-    /// element; a waveform consists of its start time, its interval and its samples.
+    /// Writes one value, with the timestamp `at` if the variable has timestamps. An array has one
+    /// word per element; a waveform consists of its start time, its interval and its samples.
     ///
     /// # Panics
     /// If `T` does not have the width of the variable, which [`words`](Realtime::words) returns.
@@ -69,11 +69,11 @@ impl RtWriter {
         self.write_words(value.to_words().as_ref(), at)
     }
 
-    /// Writes one value given as a slice of numbers that are words, such as a block of `f64`. It is
-    /// copied into the FIFO without conversion.
+    /// Writes one value, given as a slice of numbers that are words, such as a block of `f64`. The
+    /// slice is copied into the FIFO without conversion.
     ///
     /// # Panics
-    /// If the width is not the variable's.
+    /// If the width is not that of the variable.
     pub fn write_slice<W: WholeWord>(&mut self, values: &[W], at: Timestamp) -> RtWrite {
         self.write_words(W::as_words(values), at)
     }
@@ -81,7 +81,7 @@ impl RtWriter {
     /// Writes one value given as words.
     ///
     /// # Panics
-    /// If the width is not the variable's.
+    /// If the width is not that of the variable.
     #[inline]
     pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
         let at = [at.as_nanos() as u64];
@@ -90,7 +90,7 @@ impl RtWriter {
             false => &[],
         };
         let written = self.side.write(words, stamp);
-        // No wake-up is needed, because the pump checks by itself every few milliseconds.
+        // No wake-up is needed, because the pump polls every few milliseconds.
         self.marks.mark(self.mark);
         written
     }
@@ -99,7 +99,7 @@ impl RtWriter {
 impl Drop for RtWriter {
     fn drop(&mut self) {
         self.open = None;
-        // The pump takes the remaining elements, then frees the place.
+        // The pump takes the remaining elements and then frees the place.
         self.marks.mark(self.mark);
     }
 }
@@ -113,16 +113,16 @@ impl Drop for RtWriter {
 pub struct RtReader {
     side: ReadSide,
     stamped: bool,
-    /// Set if the reader has a FIFO of its own, which is removed from the variable on drop.
+    /// Set if the reader has its own FIFO, which is removed from the variable on drop.
     hosted: Option<(Arc<Variable>, Arc<Outbox>)>,
 }
 
 impl RtReader {
-    /// Reads a value: the newest one of a single-element FIFO, the next one of a multi-element
-    /// FIFO.
+    /// Reads a value: the newest element of a single-element FIFO, the next element of a
+    /// multi-element FIFO.
     ///
     /// # Panics
-    /// If `T` does not have the width that the endpoint was created for.
+    /// If the width of `T` is not the width for which the endpoint was created.
     #[inline]
     pub fn read<T: Words>(&mut self) -> RtReading<T> {
         let stamped = self.stamped;
@@ -139,7 +139,7 @@ impl RtReader {
     }
 
     /// Reads a value as a slice of numbers that are words, such as a block of `f64`. The slice is
-    /// the reader's buffer of its last element.
+    /// the buffer with the reader's last element.
     pub fn read_slice<W: WholeWord>(&mut self) -> RtReading<&[W]> {
         let stamped = self.stamped;
         let (words, status) = self.read_words();
@@ -196,7 +196,7 @@ impl Drop for RtReader {
 }
 
 impl Realtime<'_> {
-    /// Creates a writing endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
+    /// Creates a writing endpoint for a variable with a FIFO. Allocates all memory (SP-20).
     pub fn writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
         let variable = self
             .core
@@ -234,7 +234,7 @@ impl Realtime<'_> {
         })
     }
 
-    /// Creates a reading endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
+    /// Creates a reading endpoint for a variable with a FIFO. Allocates all memory (SP-20).
     pub fn reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
         let variable = self
             .core
@@ -276,7 +276,7 @@ impl Realtime<'_> {
         })
     }
 
-    /// Number of words in one value of a variable with a FIFO, without its timestamp.
+    /// Returns the number of words in one value of a variable with a FIFO, without its timestamp.
     pub fn words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
         let variable = self
             .core

@@ -1,10 +1,10 @@
-//! Moves the values of real-time writers into the write path, on one ordinary thread. It empties the
-//! FIFOs of hosted variables, and only observes those of single-process variables.
+//! Moves the values of real-time writers into the write path, on an ordinary thread. It empties the
+//! FIFOs of hosted variables, and only observes the FIFOs of single-process variables.
 //!
 //! Real-time threads never take a variable's lock. They set a bit in a bitmap with one atomic
 //! operation. The pump thread checks the bitmap every millisecond while elements arrive or are
-//! blocked, every ten milliseconds otherwise, and at once if a writer has more elements than one
-//! turn moves.
+//! blocked, otherwise every ten milliseconds, and at once if a writer has more elements than one
+//! call moves.
 
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
@@ -21,7 +21,7 @@ use crate::update::Encoded;
 use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
 
-/// Maximum number of elements moved from one FIFO before the others get their turn.
+/// Maximum number of elements moved from one FIFO before the other FIFOs are served.
 const TURN_ELEMENTS_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -46,26 +46,26 @@ pub(super) struct Source {
     variable: Arc<Variable>,
     input: Input,
     overflows_counted: u64,
-    /// An element whose write was blocked; it is tried first in the next turn.
+    /// An element whose write was blocked. The next call tries it first.
     held: Option<Element>,
-    /// Buffer for the words of an element that stays in its FIFO.
+    /// Buffer for the words of an element that remains in its FIFO.
     words: Box<[u64]>,
     buffers: Buffers,
     /// Expires when the writer is dropped; `None` for a FIFO that belongs to its variable.
     writer_alive: Option<Weak<()>>,
 }
 
-/// An element for the write path: its value, and its timestamp if it has one.
+/// An element for the write path: its value, and its timestamp if the variable has timestamps.
 type Element = (Encoded, Option<Timestamp>);
 
 #[derive(Debug)]
 enum Input {
-    /// Reads the element of a single-element FIFO without taking it out.
+    /// Reads the element of a single-element FIFO without removing it.
     Watch {
         cell: Arc<RtCell>,
         seen: u64,
     },
-    /// Reads the newest element of a FIFO that its readers empty.
+    /// Reads the newest element of a FIFO that is emptied by its readers.
     Newest(Arc<Newest>, Seen),
     Drain(Arc<Ring>),
 }
@@ -80,8 +80,8 @@ impl Input {
 }
 
 impl Source {
-    /// Creates the source of a single-process variable. Its FIFO belongs to its readers, so the
-    /// pump only observes it.
+    /// Creates the source of a single-process variable. Readers empty its FIFO, so the pump only
+    /// observes it.
     pub(super) fn watch(
         variable: &Arc<Variable>,
         memory: &FifoMemory,
@@ -97,7 +97,7 @@ impl Source {
         Self::new(variable, input, words, None)
     }
 
-    /// Creates the source of a hosted variable's writer. Everything written is published.
+    /// Creates the source of a hosted variable's writer. All its elements are published.
     pub(super) fn drain(variable: &Arc<Variable>, memory: &FifoMemory, writer: &Arc<()>) -> Self {
         let (input, words) = match memory {
             FifoMemory::Single(cell) => (Input::watch(cell), cell.words()),
@@ -124,16 +124,16 @@ impl Source {
         }
     }
 
-    /// Returns true if nothing more is published from it: its writer was dropped, or the variable
-    /// that the FIFO belongs to is gone.
+    /// Returns true if it will publish nothing more: its writer was dropped, or the variable to
+    /// which the FIFO belongs was removed.
     fn is_closed(&self) -> bool {
         let Some(writer) = &self.writer_alive else {
             return self.variable.is_gone();
         };
         let is_closed = writer.strong_count() == 0;
         if is_closed {
-            // The reference count is read relaxed; the fence makes everything the writer did before
-            // visible.
+            // The reference count is read relaxed; the fence makes everything that the writer did
+            // before visible.
             fence(Ordering::Acquire);
         }
         is_closed
@@ -145,7 +145,7 @@ impl Source {
         }
         let layout = &self.variable.realtime.as_deref()?.layout;
         let buffers = &mut self.buffers;
-        // Values written between two polls and already replaced never got a sequence number.
+        // Values that were replaced by newer ones between two polls have no sequence.
         let (is_new, replaced) = match &mut self.input {
             Input::Watch { cell, seen } => {
                 if cell.count() == *seen {
@@ -176,7 +176,7 @@ impl Source {
         is_new.then(|| layout.wire_form(&self.words, buffers))
     }
 
-    /// Adds the number of elements that the writer's FIFO discarded to the variable's ledger.
+    /// Adds the number of elements discarded by the writer's FIFO to the variable's ledger.
     fn count_overflows(&mut self) {
         let Input::Drain(ring) = &self.input else {
             return;
@@ -210,13 +210,13 @@ impl Pump {
         self.state.lock().add(source, &self.marks)
     }
 
-    /// Returns the index of a FIFO that several writers share. The first writer registers it.
+    /// Returns the index of a FIFO shared by several writers. The first writer registers it.
     pub(super) fn register_shared(
         &self,
         index: &OnceLock<u32>,
         source: impl FnOnce() -> Source,
     ) -> Option<u32> {
-        // Under the lock, so that only one of two simultaneous writers registers it.
+        // Done under the lock, so that only one of two concurrent writers registers it.
         let mut state = self.state.lock();
         if let Some(known) = index.get() {
             return Some(*known);
@@ -225,7 +225,7 @@ impl Pump {
         Some(*index.get_or_init(|| new))
     }
 
-    /// Makes the pump remove the FIFO of a variable that is gone, after its elements.
+    /// Makes the pump remove the FIFO of a removed variable, after its last elements.
     pub(crate) fn forget(&self, variable: &Variable) {
         let realtime = variable.realtime.as_deref();
         let shared = realtime.and_then(|realtime| realtime.shared.as_ref());
@@ -258,19 +258,19 @@ impl PumpState {
     }
 }
 
-/// When to call [`Realtime::pump`] again.
+/// When to call [`Realtime::pump`] next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
-    /// Nothing was written. Call again in 10 ms.
+    /// There were no elements. Call again in 10 ms.
     Nothing,
     /// All elements were moved, except those whose writes are blocked. Call again in 1 ms.
     Moved,
-    /// A writer has more elements than one turn moves. Call again at once.
+    /// A writer has more elements than one call moves. Call again at once.
     More,
 }
 
 impl Realtime<'_> {
-    /// Publishes what real-time threads have written, at most one turn per writer.
+    /// Publishes the elements written by real-time threads, up to a maximum number per writer.
     pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Pumped {
         let pump = self.table;
         let mut guard = pump.state.lock();
@@ -290,7 +290,7 @@ impl Realtime<'_> {
             let Some(Some(source)) = state.sources.get_mut(*index as usize) else {
                 continue;
             };
-            // Checked before the elements are moved, because nothing follows once it is closed.
+            // Checked before the elements are moved, because no elements follow once it is closed.
             let closed = source.is_closed();
             match self.move_elements(source, now, wall, wakes) {
                 Turn::Empty if closed => state.remove(*index),

@@ -1,4 +1,4 @@
-//! The subscribers of a variable, and the obstacles to their updates.
+//! The subscribers of a variable, and what prevents their updates.
 
 use trunkline_types::{WhyStage, WhyStep};
 

@@ -1,8 +1,8 @@
-//! Explains why a variable does not update, as far as its engine can see: a walk from its name to
+//! Explains why a variable does not update, as far as its engine can tell: a walk from its name to
 //! its subscribers.
 //!
-//! `Check` lists the steps in order; each examines one thing. The asking session, and the path
-//! from it to the program, are examined elsewhere.
+//! `Check` lists the checks in order; each examines one aspect. Other code examines the asking
+//! session and the path from it to the program.
 //!
 //! - `source`: the source of the value; `writes`: outcomes of writes; `buffer`: queued updates.
 
@@ -22,7 +22,7 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// One check of the walk, in its order. The name was checked before.
+/// One check of the walk, in order. The name was checked before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
     Library,
@@ -51,7 +51,7 @@ struct Walk<'a> {
 enum Checked {
     Nothing,
     Step(WhyStep),
-    /// The last step, because the steps after it would only repeat it.
+    /// The last step; further steps would only repeat it.
     Last(WhyStep),
 }
 
@@ -108,7 +108,7 @@ impl Check {
 
 impl Queries<'_> {
     /// Walks from the name to the subscribers and reports the result of each step. The first fault
-    /// is the cause. Steps hidden by a fault are left out.
+    /// is the cause. Steps whose result depends on a fault are left out.
     pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<WhyStep> {
         // A field is explained by its variable.
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
@@ -123,7 +123,7 @@ impl Queries<'_> {
         steps
     }
 
-    /// The part of the walk after the name, with the check that each step comes from.
+    /// The part of the walk after the name. Returns each step with its check.
     fn walk(
         &self,
         caller: &Caller,
@@ -194,7 +194,7 @@ impl Walk<'_> {
             false => {
                 WhyStep::ok(WhyStage::Library, format!("library {library} is deployed")).into()
             }
-            // Its source and its age would only repeat that.
+            // Steps about its source and its age would only repeat that.
             true => Checked::Last(WhyStep::fault(
                 WhyStage::Library,
                 format!("library {library} is stopped: nobody can write its variables"),

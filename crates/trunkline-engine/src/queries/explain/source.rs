@@ -10,8 +10,8 @@ use crate::sync::Arc;
 use crate::variable::Variable;
 
 impl Queries<'_> {
-    /// Returns a sentence on the source of the variable's value and its condition; empty if it has
-    /// no source.
+    /// Returns a sentence on the source of the variable's value and on its condition; empty if it
+    /// has no source.
     pub fn source_state(&self, variable: &Variable) -> String {
         let has_none = variable.properties().source.is_empty() && !variable.is_provided();
         if has_none && !variable.is_alias() {
@@ -20,7 +20,7 @@ impl Queries<'_> {
         self.source(variable).sentence
     }
 
-    /// Returns the first fault in the walk of an alias's target.
+    /// Returns the first fault found for the target of an alias.
     pub(super) fn target(
         &self,
         caller: &Caller,
@@ -29,7 +29,7 @@ impl Queries<'_> {
     ) -> WhyStep {
         let name = target.name();
         let walk = self.walk(caller, target, moment);
-        // A caller that may read the alias may know what is wrong with its target.
+        // A caller that may read the alias may also learn of faults of its target.
         let mut faults = walk
             .into_iter()
             .filter(|(check, step)| step.verdict == WhyVerdict::Fault && *check != Check::Rights);
@@ -37,7 +37,7 @@ impl Queries<'_> {
             None => WhyStep::ok(WhyStage::Source, format!("it is an alias of {name}")),
             Some((check, fault)) => WhyStep {
                 stage: WhyStage::Source,
-                // The sentence of a source already names the variable at fault.
+                // The sentence of a source already names the faulty variable.
                 sentence: match check == Check::Source && target.is_alias() {
                     true => fault.sentence,
                     false => format!("it is an alias of {name}: {}", fault.sentence),

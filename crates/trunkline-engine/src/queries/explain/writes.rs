@@ -12,10 +12,10 @@ impl Walk<'_> {
         (*sequence == self.update.sequence).then(|| refusal.clone())
     }
 
-    /// The reason why the value last sent by its source cannot be shown.
+    /// Returns the reason why the last value from the source cannot be shown.
     pub(super) fn unscaled(&self) -> Option<String> {
         let state = self.variable.lock();
-        // The change to bad is an update of its own.
+        // The change of quality to bad is a separate update.
         match state.unapplied()?.last_refusal.as_ref()? {
             (sequence, Refusal::Scaling(error)) if sequence + 1 >= self.update.sequence => {
                 Some(error.to_string())
@@ -24,8 +24,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports the exclusive right to write the variable. It is the cause if the last write was
-    /// refused because of it, and the right is still held.
+    /// Reports the exclusive right to write the variable. It is the cause if it led to the refusal
+    /// of the last write and still exists.
     pub(super) fn writer(&self) -> Option<WhyStep> {
         let leases = self.queries.of(&self.queries.table.leases);
         let held = leases.held_by(self.variable, self.moment.now)?;
@@ -53,7 +53,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Reports the writes held back since the newest update.
+    /// Reports the writes withheld since the newest update.
     pub(super) fn filter(&self) -> WhyStep {
         let stage = WhyStage::Filter;
         let ledger = self.variable.ledger();

@@ -1,8 +1,8 @@
-//! The items of a consumer: one variable in one subscription each, with its side of the ledger.
+//! The items of a consumer: each is one variable in one subscription, with its side of the ledger.
 //!
-//! There may be two million, so an item takes 24 bytes. Its variable is stored apart (`ItemVariables`), and
-//! so is the data that most items do not need (`Rest`). The number of deliveries is not counted
-//! but computed from the sequences.
+//! There may be two million items, so each takes only 24 bytes. Its variable is stored separately
+//! (`ItemVariables`), and so is the data that few items need (`Rest`). The number of deliveries is
+//! computed from the sequences instead of counted.
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -19,8 +19,8 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Items or references in a chunk. A chunk is allocated as a whole; growing a single list would take twice the
-/// memory.
+/// Number of items or references in a chunk. A chunk is allocated as a whole; growing a single list
+/// would need twice the memory.
 const CHUNK: usize = 1024;
 
 /// One variable in one subscription. The variable itself is stored in `ItemVariables`.
@@ -29,14 +29,14 @@ pub(crate) struct VariableItem {
     pub(crate) subscription: u32,
     /// 18 bits of the coalesced count, a flag, and 13 bits of `unconfirmed`.
     counts: u32,
-    /// Sequence before the first update that counts for this subscription, below 8 more bits of
-    /// `unconfirmed`.
+    /// Sequence before the first update that counts for this subscription, in the bits below 8 more
+    /// bits of `unconfirmed`.
     opened: u64,
-    /// Sequence of the last delivery, below flags.
+    /// Sequence of the last delivery, in the bits below the flags.
     last: u64,
 }
 
-/// Bits of a sequence. They last for 28 years at ten million updates a second.
+/// Bits of a sequence. They suffice for 28 years at ten million updates per second.
 const SEQUENCE: u64 = (1 << 53) - 1;
 const FIRST: u64 = 1 << 53;
 const REST: u64 = 1 << 54;
@@ -45,24 +45,24 @@ const VARIABLE: u64 = 1 << 56;
 /// The first delivery uses no credit.
 const FREE: u64 = 1 << 57;
 const COALESCED: u32 = (1 << 18) - 1;
-/// In `counts`: the item's [`Rest`] concerns the next delivery or confirmation.
+/// In `counts`: the item's [`Rest`] matters for the next delivery or confirmation.
 const PENDING: u32 = 1 << 18;
 const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
 const UNCONFIRMED_LOW_SHIFT: u32 = 56;
-/// Maximum counted in the item: more deliveries than a peer may leave unconfirmed over all its
+/// Maximum count in the item itself: more deliveries than a peer may leave unconfirmed over all its
 /// items.
 const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
 const _: () = assert!(size_of::<VariableItem>() == 24);
 
-/// Data that only buffered contracts, filters, resumed subscriptions and large counts need.
+/// Data needed only for buffered contracts, filters, resumed subscriptions and large counts.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// The push number to read next from the ring (`last:n`).
     pub(crate) cursor: u64,
     /// The first reading of a buffered contract, until it is delivered.
     pub(crate) initial: Option<Box<Update>>,
-    /// Updates held back by `only_changes` and reported.
+    /// Number of updates that `only_changes` filtered out and that were reported.
     pub(crate) filtered: u64,
     pub(crate) queue: u64,
     pub(crate) disconnect: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Rest {
 }
 
 impl VariableItem {
-    /// Creates a variable item whose subscriber has everything up to `sequence`, except its first
+    /// Creates a variable item whose subscriber has every update up to `sequence`, except its first
     /// reading.
     fn new(subscription: u32, sequence: u64) -> Self {
         let sequence = sequence & SEQUENCE;
@@ -89,7 +89,7 @@ impl VariableItem {
         self.last |= FREE;
     }
 
-    /// Returns true if it has credit for a first delivery that is still to come.
+    /// Returns true if its first delivery is still to come and uses no credit.
     pub(crate) fn has_free_credit(&self) -> bool {
         self.has(FIRST) && self.has(FREE)
     }
@@ -132,7 +132,7 @@ impl VariableItem {
         self.last & SEQUENCE
     }
 
-    /// Sets the last delivery of an item. No other code changes it.
+    /// Sets the sequence of the last delivery of an item. No other code changes it.
     #[inline]
     fn set_last(&mut self, sequence: u64) {
         self.last = self.last & !(SEQUENCE | FIRST) | sequence & SEQUENCE;
@@ -143,7 +143,7 @@ impl VariableItem {
         self.has(VARIABLE)
     }
 
-    /// Counts one more unconfirmed delivery. Returns false if the item cannot count it.
+    /// Counts one more unconfirmed delivery. Returns false if that exceeds the range of the item.
     #[inline]
     fn count_unconfirmed(&mut self) -> bool {
         let count = self.unconfirmed_here();
@@ -161,7 +161,7 @@ impl VariableItem {
 
     #[inline]
     fn set_unconfirmed_here(&mut self, count: u32) {
-        // The shift keeps the low 8 bits.
+        // The shift leaves the low 8 bits.
         let low = u64::from(count) << UNCONFIRMED_LOW_SHIFT;
         let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
         self.opened = self.opened & SEQUENCE | low;
@@ -175,7 +175,7 @@ impl VariableItem {
 }
 
 impl Rest {
-    /// Returns true if it concerns the next delivery or confirmation.
+    /// Returns true if it matters for the next delivery or confirmation.
     fn is_pending(&self) -> bool {
         self.unconfirmed > 0 || self.unreported != Lost::NONE
     }
@@ -190,7 +190,7 @@ pub(crate) enum Slot<'a> {
     },
 }
 
-/// The items by index. An index is reused once its item is gone and everything sent for it is
+/// The items by index. An index is reused once its item is removed and all its deliveries are
 /// confirmed.
 #[derive(Default)]
 pub(crate) struct Items {
@@ -203,12 +203,12 @@ pub(crate) struct Items {
     variables: usize,
 }
 
-/// The update that a new subscriber already has.
+/// The update that a new subscriber already has, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Had {
     Nothing,
     Sequence(u64),
-    /// One of another engine start, or one that this engine start does not know.
+    /// An update of another engine start, or one unknown to this engine start.
     Unknown,
 }
 
@@ -218,7 +218,7 @@ pub(crate) struct ItemUpdate<'a> {
     pub(crate) variable: &'a Arc<Variable>,
     pub(crate) update: &'a Update,
     pub(crate) lost: Lost,
-    /// Number of updates held back by `only_changes` since the previous delivery.
+    /// Number of updates that `only_changes` filtered out since the previous delivery.
     pub(crate) filtered: u64,
 }
 
@@ -230,13 +230,13 @@ impl Items {
 
     /// The index that the next insertion will use.
     pub(crate) fn next_index(&self) -> u32 {
-        // At most `ITEMS_MAX` items and as many feeds, which fits.
+        // At most `ITEMS_MAX` items and the same number of feeds, which fits.
         self.free.last().copied().unwrap_or(self.len)
     }
 
-    /// Adds an item that counts from `sequence`, the variable's current update, and from the update
-    /// that the subscriber already has. `first` is the sequence of the first update it
-    /// gets: the current one, or an earlier one that a feed still had. Returns the item's index.
+    /// Adds an item. It counts from `sequence`, the variable's current update, and from the update
+    /// that the subscriber already has. `first` is the sequence of the first update to deliver: the
+    /// current one, or an earlier one found in a feed. Returns the item's index.
     pub(crate) fn insert(&mut self, subscription: u32, sequence: u64, had: Had, first: u64) -> u32 {
         let item = VariableItem::new(subscription, first.saturating_sub(1));
         let index = self.put(item);
@@ -244,7 +244,7 @@ impl Items {
         let had = match had {
             Had::Nothing => return index,
             Had::Unknown => {
-                // The number of updates in between is unknown.
+                // The number of updates in between cannot be known.
                 self.make_pending(index).unreported.unknown = true;
                 return index;
             }
@@ -283,7 +283,8 @@ impl Items {
         match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(item),
             None => {
-                // A consumer with one item needs no full chunk; one with many has full chunks.
+                // A consumer with one item needs no full chunk; one with many items has full
+                // chunks.
                 let mut chunk = match self.chunks.is_empty() {
                     true => Vec::new(),
                     false => Vec::with_capacity(CHUNK),
@@ -371,7 +372,7 @@ impl Items {
         self.rests.get_mut(&index)
     }
 
-    /// Returns the data that most items do not have, creating it if necessary.
+    /// Returns the data that few items have, creating it if necessary.
     pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
         if let Some(item) = self.get_mut(index) {
             item.set(REST);
@@ -379,7 +380,7 @@ impl Items {
         self.rests.entry(index).or_default()
     }
 
-    /// Like [`make_rest`](Self::make_rest), for data that concerns the next delivery or
+    /// Like [`make_rest`](Self::make_rest), for data that matters for the next delivery or
     /// confirmation.
     fn make_pending(&mut self, index: u32) -> &mut Rest {
         if let Some(item) = self.get_mut(index) {
@@ -388,7 +389,7 @@ impl Items {
         self.make_rest(index)
     }
 
-    /// Lets the next delivery or confirmation skip the rest if there is nothing pending in it.
+    /// Lets the next delivery or confirmation skip the rest if it contains nothing pending.
     fn settle_pending(&mut self, index: u32) {
         let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
         if !is_pending && let Some(item) = self.get_mut(index) {
@@ -396,12 +397,12 @@ impl Items {
         }
     }
 
-    /// Number of updates held back by `only_changes` and reported.
+    /// Returns the number of updates that `only_changes` filtered out and that were reported.
     pub(crate) fn filtered(&self, index: u32) -> u64 {
         self.rest(index).map_or(0, |rest| rest.filtered)
     }
 
-    /// Number of deliveries that the peer has not confirmed; 0 if it does not confirm.
+    /// Returns the number of deliveries that the peer has not confirmed; 0 if it does not confirm.
     pub(crate) fn unconfirmed(&self, index: u32) -> u64 {
         let here = self.get(index).map_or(0, VariableItem::unconfirmed_here);
         u64::from(here) + self.rest(index).map_or(0, |rest| rest.unconfirmed)
@@ -427,7 +428,8 @@ impl Items {
         }
     }
 
-    /// Number of updates delivered: all that the item has passed, except those it did not get.
+    /// Returns the number of delivered updates: all that the item has passed, except those it
+    /// missed.
     pub(crate) fn delivered(&self, index: u32) -> u64 {
         let Some(item) = self.get(index) else {
             return 0;
@@ -441,8 +443,8 @@ impl Items {
             .saturating_sub(self.coalesced(index))
     }
 
-    /// Records a delivery until the peer confirms it, if it confirms any. `counts` is false if the
-    /// item does not count it.
+    /// Records a delivery until the peer confirms it, if the peer confirms at all. `counts` is
+    /// false if the delivery is not counted for the item.
     #[inline]
     fn sent(&mut self, index: u32, counts: bool, in_flight: &mut InFlight) {
         if !in_flight.is_kept() {
@@ -457,7 +459,7 @@ impl Items {
         }
     }
 
-    /// Confirms one delivery of an item, which may have been removed since.
+    /// Confirms one delivery of an item, which may have been removed in the meantime.
     #[inline]
     pub(super) fn confirm(&mut self, index: u32) {
         let Some(item) = self.get_mut(index) else {
@@ -472,7 +474,7 @@ impl Items {
         }
     }
 
-    /// Returns true if the delivery was one that the rest counts.
+    /// Returns true if the rest counts this delivery.
     #[cold]
     fn confirm_rest(&mut self, index: u32) -> bool {
         let rest = self.rests.get_mut(&index);
@@ -496,7 +498,7 @@ impl Items {
         }
     }
 
-    /// Records that a run was delivered as a whole. Every item in it had its first reading before.
+    /// Records that a whole run was delivered. Every item in it already had its first reading.
     /// `confirmed` is true if the peer will confirm the deliveries.
     pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
         for (place, sequence) in run.updates() {
@@ -514,7 +516,8 @@ impl Items {
     }
 
     /// Records the delivery of an item's next update in the simple case: it follows the last one,
-    /// nothing has to be reported before it, and the item can count it. Otherwise returns false.
+    /// there are no losses to report before it, and the count fits in the item. Otherwise returns
+    /// false.
     #[inline]
     pub(crate) fn note_next(
         &mut self,
@@ -539,8 +542,8 @@ impl Items {
         true
     }
 
-    /// Delivers the newest update unless this item has it already. `held_back` is the number of
-    /// updates that `only_changes` has held back since the previous delivery.
+    /// Delivers the newest update unless this item already has it. `held_back` is the number of
+    /// updates that `only_changes` has filtered out since the previous delivery.
     pub(crate) fn hand_over_newest(
         &mut self,
         index: u32,
@@ -629,8 +632,8 @@ impl Items {
             lost = lost.plus(std::mem::take(&mut rest.unreported));
             self.settle_pending(index);
         }
-        // The reading of a variable that was never written is not an update: it is sent, but counts
-        // nowhere.
+        // The reading of a variable that was never written is not an update: it is sent, but not
+        // counted.
         let counts = update.sequence > 0;
         self.sent(index, counts, in_flight);
         sink.deliver(&Delivery {
@@ -645,10 +648,10 @@ impl Items {
 
 /// The variables of a consumer's items.
 ///
-/// An item keeps its variable alive, so that queued updates can be delivered after the variable is
-/// gone, when its slot may belong to another variable. References are stored apart from the items,
-/// of which there may be two million, because a reference is as long as everything else that a
-/// delivery reads.
+/// An item keeps its variable alive, so that queued updates can be delivered after the variable was
+/// removed, when its slot may belong to another variable. There may be two million items, and a
+/// reference is as long as all the other data read by a delivery, so references are stored
+/// separately.
 #[derive(Debug, Default)]
 pub(crate) struct ItemVariables {
     chunks: Vec<Vec<Option<Arc<Variable>>>>,
@@ -672,7 +675,7 @@ impl ItemVariables {
             return;
         };
         if chunk.len() <= place {
-            // A consumer with one item needs no full chunk; one with many has full chunks.
+            // A consumer with one item needs no full chunk; one with many items has full chunks.
             match place {
                 0 => {}
                 _ => chunk.reserve_exact(CHUNK - chunk.len()),

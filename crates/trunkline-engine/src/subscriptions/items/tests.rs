@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Items with one variable, `sequence` delivered and nothing confirmed.
+/// Items with one variable, with `sequence` delivered and nothing confirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
     let index = sut.insert(1, 0, Had::Nothing, 1);
@@ -48,7 +48,7 @@ fn unconfirmed_updates_beyond_the_item_counter_are_counted_apart() {
     assert!(sut.note_next(index, 12, &mut in_flight));
 }
 
-/// A subscriber that resumed after a gap gets one report of it, and uses the fast path afterwards.
+/// A subscriber that resumes after a gap gets one report of it, and then uses the fast path.
 ///
 /// Behaviour: B-01, B-02.
 #[test]

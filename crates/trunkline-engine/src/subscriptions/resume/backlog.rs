@@ -1,8 +1,8 @@
-//! Updates of a broken session that are kept outside its feeds, and their cost.
+//! Updates of a lost session that are stored outside its feeds, and their cost.
 //!
-//! These are the updates that were sent and never confirmed, and those that were taken out of the
-//! feeds. They are older than anything queued there. When a feed drops the oldest updates of a
-//! variable, the kept ones are followed by a gap, so they are dropped as well.
+//! These are the updates that were sent but never confirmed, and those taken out of the feeds. They
+//! are older than everything queued there. When a feed drops the oldest updates of a variable, a
+//! gap follows the stored ones, so they are dropped too.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::update::Update;
 #[derive(Debug)]
 pub(crate) struct Backlog {
     updates: HashMap<u32, Vec<Update>>,
-    /// For each owed variable, the number of feeds that still hold everything after the kept
-    /// updates.
+    /// For each owed variable, the number of feeds that still contain every update after the stored
+    /// ones.
     whole_in: HashMap<u32, usize>,
-    /// Updates of no further use that are not freed yet.
+    /// Useless updates that have not been freed yet.
     over: Vec<Vec<Update>>,
     pub(crate) charge: Charge,
 }
@@ -38,13 +38,13 @@ impl Backlog {
         }
     }
 
-    /// Returns true if one of the feeds still holds everything after the kept updates of a
-    /// variable.
+    /// Returns true if one of the feeds still contains every update of a variable after the stored
+    /// ones.
     fn is_wanted(&self, handle: u32) -> bool {
         self.whole_in.get(&handle).is_some_and(|feeds| *feeds > 0)
     }
 
-    /// Adds an update that is already charged here.
+    /// Adds an update whose cost is already charged here.
     pub(crate) fn add_charged(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if self.is_wanted(handle) {
             self.updates.entry(handle).or_default().push(update);
@@ -53,8 +53,8 @@ impl Backlog {
         }
     }
 
-    /// Adds an update that was not charged before, if bytes can be spared or become free by
-    /// dropping older updates of its variable.
+    /// Adds an update that was not charged before, if bytes can be spared or are freed by dropping
+    /// older updates of its variable.
     pub(crate) fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if !self.is_wanted(handle) {
             return;
@@ -69,8 +69,8 @@ impl Backlog {
         }
     }
 
-    /// Adds an update that was queued until now, if its bytes were handed over, are free, or become
-    /// free by dropping the older half of everything kept.
+    /// Adds an update that was queued until now, if its bytes were handed over, are free, or are
+    /// freed by dropping the older half of all stored updates.
     pub(crate) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if !self.is_wanted(handle) {
             return;
@@ -87,12 +87,12 @@ impl Backlog {
         }
     }
 
-    /// Drops the older half of the kept updates of each variable.
+    /// Drops the older half of the stored updates of each variable.
     #[cold]
     fn forget_older(&mut self, wakes: &mut Wakes) {
         let mut cost = 0;
         self.updates.retain(|_, known| {
-            // They came from several sources, so they may be out of order.
+            // The updates have several sources, so they may be out of order.
             known.sort_by_key(|one| one.sequence);
             let half = known.len().div_ceil(2);
             cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
@@ -101,8 +101,8 @@ impl Backlog {
         self.charge.give_back(cost, wakes);
     }
 
-    /// Drops the kept updates of a variable up to `sequence`, because the update with that sequence
-    /// is not kept.
+    /// Drops the stored updates of a variable up to `sequence`, because the update with that
+    /// sequence is not stored.
     #[cold]
     fn forget_before(&mut self, handle: u32, sequence: u64, wakes: &mut Wakes) {
         let Some(known) = self.updates.get_mut(&handle) else {
@@ -120,13 +120,13 @@ impl Backlog {
         self.charge.give_back(cost, wakes);
     }
 
-    /// Returns a copy of the kept updates of a variable that others need as well.
+    /// Returns a copy of the stored updates of a variable that are also needed elsewhere.
     pub(crate) fn of(&self, handle: u32) -> Option<Vec<Update>> {
         self.updates.get(&handle).cloned()
     }
 
-    /// Takes the kept updates of a variable that no one else needs. Also returns their borrowed
-    /// engine bytes, which the caller owns from now on.
+    /// Takes the stored updates of a variable that are not needed elsewhere. Also returns their
+    /// borrowed engine bytes, which the caller now owns.
     pub(crate) fn take(&mut self, handle: u32) -> Option<(Vec<Update>, usize)> {
         self.whole_in.remove(&handle);
         let known = self.updates.remove(&handle)?;
@@ -134,7 +134,7 @@ impl Backlog {
         Some((known, self.charge.hand_over(cost)))
     }
 
-    /// Drops the kept updates of a variable, and returns their cost.
+    /// Drops the stored updates of a variable, and returns their cost.
     fn forget(&mut self, handle: u32, wakes: &mut Wakes) -> usize {
         let known = self.updates.remove(&handle).unwrap_or_default();
         let cost = known.iter().map(cost_of).sum();
@@ -144,15 +144,15 @@ impl Backlog {
         cost
     }
 
-    /// Marks everything as useless, because no session can take over any more. The memory is freed
-    /// by [`drop_excess`](Self::drop_excess).
+    /// Marks all updates as useless, because no session can take over any more.
+    /// [`drop_excess`](Self::drop_excess) frees the memory.
     pub(crate) fn forget_all(&mut self) {
         self.over
             .extend(self.updates.drain().map(|(_, known)| known));
         self.whole_in.clear();
     }
 
-    /// Frees useless updates in slices of `budget` updates. Returns false if there are more.
+    /// Frees useless updates in slices of `budget` updates. Returns false if some remain.
     pub(crate) fn drop_excess(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let mut cost = 0;
         while *budget > 0
@@ -174,20 +174,20 @@ impl Backlog {
     }
 }
 
-/// Tracks, for a feed's absent member, which kept updates are still useful. By the variables'
-/// places in the feed.
+/// Tracks, for an absent member of a feed, which stored updates are still useful, by the places of
+/// their variables in the feed.
 #[derive(Debug)]
 pub(crate) struct BacklogBehind {
     kept: Arc<Mutex<Backlog>>,
-    /// Handles of the variables for which the feed holds everything after the kept updates.
+    /// Handles of the variables for which the feed contains every update after the stored ones.
     whole: HashMap<u32, u32>,
     parted: HashMap<u32, u32>,
-    /// Handles of variables that moved to `parted`, which is not recorded in `kept` yet.
+    /// Handles of variables that moved to `parted`, which `kept` does not reflect yet.
     missed: Vec<u32>,
 }
 
 impl BacklogBehind {
-    /// Creates the tracker of a feed with these variables, by place.
+    /// Creates the tracker for a feed with these variables, by place.
     pub(crate) fn new(kept: &Arc<Mutex<Backlog>>, handles: HashMap<u32, u32>) -> Self {
         let mut locked = kept.lock();
         for handle in handles.values() {

@@ -1,4 +1,4 @@
-//! Engine bytes borrowed for data that is kept in addition to queued updates.
+//! Engine bytes borrowed for data that is stored in addition to queued updates.
 
 use crate::delivery::budget::EngineBudget;
 use crate::delivery::outbox::Wakes;
@@ -6,11 +6,11 @@ use crate::sync::Arc;
 use crate::write::EngineCore;
 
 const CHUNK: usize = 16 << 10;
-/// Bytes borrowed at a time if there are many charges that hardly use any.
+/// Bytes borrowed at a time if there are many charges that use only a little.
 const FINE_CHUNK: usize = 1 << 10;
 
-/// A share of the engine's budget for data that is kept. Queued updates take precedence: nothing is
-/// lent from the second half of the budget.
+/// A share of the engine's budget for stored data. Queued updates take precedence: such data gets
+/// nothing from the second half of the budget.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     engine: Option<Arc<EngineBudget>>,
@@ -38,8 +38,8 @@ impl Charge {
         self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
     }
 
-    /// Takes bytes for data that was queued, and charged as such, until now. Returns false if none
-    /// are left.
+    /// Takes bytes for data that was queued, and charged as such, until now. Returns false if no
+    /// bytes are left.
     pub(crate) fn take_over(&mut self, bytes: usize) -> bool {
         self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
             engine.borrow(bytes, false)
@@ -80,8 +80,8 @@ impl Charge {
     }
 
     /// Releases bytes here and returns the number of engine bytes no longer needed. They stay
-    /// borrowed for the charge that [adopts](Self::adopt) them, so that no one else takes them in
-    /// between.
+    /// borrowed for the charge that [adopts](Self::adopt) them, so that no other consumer takes
+    /// them in between.
     pub(crate) fn hand_over(&mut self, bytes: usize) -> usize {
         debug_assert!(bytes <= self.used, "more is handed over than was taken");
         self.used = self.used.saturating_sub(bytes);
@@ -90,18 +90,17 @@ impl Charge {
         lent
     }
 
-    /// Takes over borrowed engine bytes. Bytes it does not use must be returned with
-    /// [`settle`](Self::settle).
+    /// Takes over borrowed engine bytes. Return unused ones with [`settle`](Self::settle).
     pub(crate) fn adopt(&mut self, lent: usize) {
         self.borrowed += lent;
     }
 
-    /// Returns the bytes that are not used, because nothing more is taken for long.
+    /// Returns unused bytes, because nothing more will be taken for some time.
     pub(crate) fn settle(&mut self, wakes: &mut Wakes) {
         self.shrink(FINE_CHUNK, wakes);
     }
 
-    /// Returns surplus bytes, and wakes the writers that wait for them.
+    /// Returns surplus bytes, and wakes the writers waiting for them.
     fn shrink(&mut self, chunk: usize, wakes: &mut Wakes) {
         let kept = self.used.next_multiple_of(chunk).min(self.borrowed);
         let surplus = self.borrowed - kept;

@@ -1,4 +1,4 @@
-//! A session breaks and leaves its `all` subscriptions; another session takes over.
+//! A lost session leaves its `all` subscriptions, and another session takes over.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -44,7 +44,7 @@ pub(crate) fn leave(mut consumer: Consumer, caller: &Caller, until: Tick) {
         .iter()
         .filter(|(_, one)| is_kept(one));
     let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
-    // Bytes borrowed so far for its past and taken updates.
+    // Bytes borrowed so far for the past and taken updates of the subscription.
     let mut lent = 0;
     let mut unsorted = Vec::new();
     for id in ids {
@@ -63,8 +63,8 @@ pub(crate) fn leave(mut consumer: Consumer, caller: &Caller, until: Tick) {
         let mut room = Room::default();
         let taken = membership.taken.iter();
         taken.for_each(|entry| room.add(entry.room()));
-        // Taken entries stop counting first, so that the oldest of the rest can be dropped
-        // after that.
+        // Taken entries stop counting first, so that afterwards the oldest of the other entries can
+        // be dropped.
         let member = membership.member;
         lent += membership.feed.hand_over(member, room, &mut wakes);
         let missed = Arc::default();
@@ -99,23 +99,23 @@ pub(crate) fn leave(mut consumer: Consumer, caller: &Caller, until: Tick) {
     }
 }
 
-/// A broken session that is not sorted out yet. Sorting it out determines the variables it is owed,
-/// and the updates outside the feeds to keep for its successor.
+/// A lost session that is not processed yet. Processing determines the variables that it is owed,
+/// and the updates outside the feeds to store for its successor.
 pub(crate) struct Detaching {
     pub(crate) absent: Detached,
     unsorted: Vec<UnsortedFeed>,
-    /// Entries that were taken out of the feeds and not delivered.
+    /// Entries that were taken from the feeds but not delivered.
     taken: Vec<(Option<u32>, FeedEntry)>,
     items: Items,
     in_flight: InFlight,
     sent: Option<Unacked>,
 }
 
-/// An `all` subscription of a session that is not sorted out yet.
+/// An `all` subscription of a session that is not processed yet.
 struct UnsortedFeed {
     id: u32,
     membership: Membership,
-    /// Updates that its feed has dropped since the session broke.
+    /// Updates that its feed has dropped since the session was lost.
     missed: Arc<Mutex<Missed>>,
 }
 
@@ -125,14 +125,14 @@ impl UnsortedFeed {
     }
 }
 
-/// Updates dropped from a feed whose session is not sorted out yet.
+/// Updates dropped from a feed of a session that is not processed yet.
 #[derive(Debug, Default)]
 struct Missed {
     places: HashSet<u32>,
     all: bool,
 }
 
-/// Takes the place of a feed's older data until that is sorted out.
+/// Placeholder for a feed's older data until the session is processed.
 #[derive(Debug)]
 struct Unsorted(Arc<Mutex<Missed>>);
 
@@ -153,13 +153,13 @@ impl Older for Unsorted {
 }
 
 impl Detaching {
-    /// Returns the remains, and data without further use that must be dropped while nothing is
-    /// locked.
+    /// Returns the state for the successor, and useless data that must be dropped while no lock is
+    /// held.
     pub(crate) fn into_absent(self) -> (Detached, impl Sized) {
         (self.absent, (self.items, self.in_flight))
     }
 
-    /// Sorts out about `budget` items, one subscription at a time. Returns false if there are more.
+    /// Processes about `budget` items, one subscription at a time. Returns false if some remain.
     pub(crate) fn sort_some(
         &mut self,
         home: &Subscriptions,
@@ -232,10 +232,10 @@ impl Detaching {
         self.absent.feeds.insert(id, feed);
     }
 
-    /// Keeps the updates outside the feeds, as many as the charge allows.
+    /// Stores the updates outside the feeds, as far as the charge allows.
     fn sort_updates(&mut self, wakes: &mut Wakes) {
         let kept = Arc::clone(&self.absent.kept);
-        // Unacked updates are already charged; the others are kept if bytes can be spared.
+        // Unacked updates are already charged; the others are stored if bytes can be spared.
         if let Some(mut sent) = self.sent.take() {
             for (handle, entry) in sent.drain() {
                 let (cost, mut kept) = (entry.cost(), kept.lock());

@@ -1,4 +1,4 @@
-//! The remains of broken sessions, and the list of them.
+//! The state left by lost sessions, and the list of these states.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 use crate::write::SLICE;
 
-/// Maximum number of broken sessions kept. Beyond it, the oldest is given up.
+/// Maximum number of lost sessions whose state is stored. Beyond it, the oldest is dropped.
 const DETACHED_MAX: usize = 1024;
-/// Memory cost of keeping an item in addition to its updates: its place in tables.
+/// Memory cost of storing an item in addition to its updates: its entries in tables.
 pub(crate) const ITEM_COST: usize = 128;
 
-/// The remains of a session that broke: its `all` subscriptions.
+/// The state left by a lost session: its `all` subscriptions.
 #[derive(Debug)]
 pub struct Detached {
-    /// The session, and later ones that broke before they had taken everything. The peer may name
-    /// any of them.
+    /// The session, and later ones that were lost before they had taken over everything. The peer
+    /// may name any of them.
     pub(crate) sessions: Vec<u32>,
     pub(crate) principal: Principal,
     pub(crate) until: Tick,
@@ -35,11 +35,11 @@ pub struct Detached {
     pub(crate) feeds: BTreeMap<u32, DetachedFeed>,
     /// Number of these feeds in which each variable is owed.
     pub(crate) owed: HashMap<u32, u32>,
-    /// Updates that were taken out of the feeds, or sent and never confirmed.
+    /// Updates that were taken from the feeds, or sent but never confirmed.
     pub(crate) kept: Arc<Mutex<Backlog>>,
 }
 
-/// An `all` subscription of a session that broke, with its place in the feed.
+/// An `all` subscription of a lost session, with its place in the feed.
 #[derive(Debug)]
 pub(crate) struct DetachedFeed {
     pub(super) membership: Membership,
@@ -48,12 +48,13 @@ pub(crate) struct DetachedFeed {
     /// Variables that no session has taken over yet, each with the sequence after which the
     /// subscription is owed updates.
     pub(crate) owed: HashMap<u32, u64>,
-    /// The place and handle of variables still to be left, once the subscription is given up.
+    /// The place and handle of variables whose feed must still be left, once the subscription is
+    /// dropped.
     pub(crate) leaving: Option<Vec<(u32, u32)>>,
 }
 
 impl Detached {
-    /// Takes out the updates that have arrived for a subscription since.
+    /// Takes out the updates that have arrived for a subscription in the meantime.
     pub(crate) fn gather(&self, subscription: u32, wakes: &mut Wakes) {
         let Some(feed) = self.feeds.get(&subscription) else {
             return;
@@ -81,8 +82,8 @@ impl Detached {
     }
 
     /// Adds to `out` the updates of a re-subscribed variable after sequence `had`, which the
-    /// subscriber has. Their borrowed engine bytes go to `charge`. Returns the sequence after which
-    /// the subscription is owed updates. The caller holds the variable's lock.
+    /// subscriber already has. Their borrowed engine bytes go to `charge`. Returns the sequence
+    /// after which the subscription is owed updates. The caller holds the variable's lock.
     pub(crate) fn claim(
         &mut self,
         subscription: u32,
@@ -107,8 +108,8 @@ impl Detached {
         };
         if let Some((known, lent)) = known {
             charge.adopt(lent);
-            // A subscriber that has no update of the variable gets everything this subscription was
-            // owed.
+            // A subscriber that has no update of the variable gets all updates that this
+            // subscription was owed.
             if let Some(after) = had.or(opened) {
                 out.extend(known.into_iter().filter(|update| update.sequence > after));
             }
@@ -116,7 +117,7 @@ impl Detached {
         opened
     }
 
-    /// Gives up the place in a feed once nothing in it is owed any more.
+    /// Leaves the place in a feed once the feed contains no more owed updates.
     pub(crate) fn release_settled(
         &mut self,
         subscription: u32,
@@ -143,7 +144,7 @@ impl Detached {
         self.only_with(subscription, feed).give_up(home, wakes);
     }
 
-    /// Gives up the place in a feed, beginning with the next [poll](crate::Engine::poll).
+    /// Leaves the place in a feed, beginning with the next [poll](crate::Engine::poll).
     pub(crate) fn give_up_later(
         &self,
         subscription: u32,
@@ -165,16 +166,16 @@ impl Detached {
         }
     }
 
-    /// Gives up the remains: no session may take over any more. Does as much as is quick at once,
-    /// and leaves the rest to the engine's next [polls](crate::Engine::poll).
+    /// Drops the state, so that no session may take over any more. Does what is quick at once, and
+    /// leaves the rest to the engine's next [polls](crate::Engine::poll).
     pub(crate) fn give_up(mut self, home: &Subscriptions, wakes: &mut Wakes) {
         if !self.release_some(home, &mut { SLICE }, wakes) {
             home.absences.give_up(self);
         }
     }
 
-    /// Releases the remains in slices of `budget` items. Returns false if some are left. No session
-    /// may take over any more.
+    /// Releases the state in slices of `budget` items. Returns false if some remain. No session may
+    /// take over any more.
     fn release_some(
         &mut self,
         home: &Subscriptions,
@@ -199,7 +200,7 @@ impl Detached {
 }
 
 impl DetachedFeed {
-    /// Releases its place in slices of `budget` items. Returns false if some are left.
+    /// Releases its place in slices of `budget` items. Returns false if some remain.
     fn release_some(
         &mut self,
         home: &Subscriptions,
@@ -216,7 +217,7 @@ impl DetachedFeed {
                 return true;
             }
             if feed.shut() {
-                // Another subscription has joined since, and continues.
+                // Another subscription has joined in the meantime, and continues.
                 feed.set_open();
                 feed.depart(member, wakes);
                 return true;
@@ -241,13 +242,13 @@ impl DetachedFeed {
     }
 }
 
-/// A broken session being sorted out in slices, by the engine's polls or by its successor session:
-/// whichever holds the lock.
+/// A lost session that is being processed in slices, by the engine's polls or by its successor
+/// session, whichever holds the lock.
 #[derive(Clone)]
 struct Sorting {
     session: u32,
     principal: Principal,
-    /// `None` once it is sorted out and was taken.
+    /// `None` once it was processed and taken.
     leaving: Arc<Mutex<Option<Detaching>>>,
 }
 
@@ -266,15 +267,15 @@ pub(crate) struct DetachedSessions {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Number of sessions that broke so far, plus the times one was kept again.
+    /// Number of sessions lost so far, plus the number of times that one was stored again.
     broken: u64,
-    /// Remains that a session may take over, oldest first.
+    /// States that a session may take over, oldest first.
     kept: VecDeque<Detached>,
-    /// Remains being given up in slices. No session may take over any more.
+    /// States being dropped in slices. No session may take them over any more.
     given_up: VecDeque<Detached>,
-    /// Remains of ended consumers, also given up in slices.
+    /// The rest of ended consumers, also dropped in slices.
     departing: VecDeque<Teardown>,
-    /// Sessions that broke just now, oldest first.
+    /// Recently lost sessions, oldest first.
     sorting: VecDeque<Sorting>,
 }
 
@@ -284,12 +285,12 @@ impl Lists {
         self.broken
     }
 
-    /// Keeps the remains of one more session, unless there is nothing to take over.
+    /// Stores the state of one more session, unless there is nothing to take over.
     fn keep(&mut self, absent: Detached) {
         if absent.feeds.is_empty() {
             return;
         }
-        // A session that took long to sort out is older than those sorted out meanwhile.
+        // A session that took long to process is older than those processed in the meantime.
         let place = self.kept.partition_point(|one| one.order < absent.order);
         self.kept.insert(place, absent);
         if self.kept.len() > DETACHED_MAX {
@@ -299,7 +300,7 @@ impl Lists {
 }
 
 impl DetachedSessions {
-    /// Returns the next expired remains, and the time at which the next of the others expire.
+    /// Returns the next expired state, and the time at which the next one expires.
     fn expired(&self, now: Tick) -> (Option<Detached>, Option<Tick>) {
         let Lists { kept, given_up, .. } = &mut *self.lists.lock();
         let over = given_up.pop_front().or_else(|| {
@@ -309,24 +310,25 @@ impl DetachedSessions {
         (over, kept.iter().map(|one| one.until).min())
     }
 
-    /// Keeps the remains of one more session. If there are too many, gives up the oldest.
+    /// Stores the state of one more session. If there are too many, drops the oldest.
     pub(crate) fn put(&self, mut absent: Detached) {
         let mut lists = self.lists.lock();
         absent.order = lists.next_order();
         lists.keep(absent);
     }
 
-    /// Gives the remains up in slices, beginning with the next [poll](crate::Engine::poll).
+    /// Drops the state in slices, beginning with the next [poll](crate::Engine::poll).
     pub(crate) fn give_up(&self, absent: Detached) {
         self.lists.lock().given_up.push_back(absent);
     }
 
-    /// Gives the consumer up in slices, beginning with the next [poll](crate::Engine::poll).
+    /// Drops the rest of the consumer in slices, beginning with the next
+    /// [poll](crate::Engine::poll).
     pub(crate) fn depart(&self, departing: Teardown) {
         self.lists.lock().departing.push_back(departing);
     }
 
-    /// Sorts the session out in slices, beginning with the next [poll](crate::Engine::poll).
+    /// Processes the session in slices, beginning with the next [poll](crate::Engine::poll).
     pub(crate) fn sort_later(&self, mut leaving: Detaching) {
         let mut lists = self.lists.lock();
         leaving.absent.order = lists.next_order();
@@ -341,7 +343,7 @@ impl DetachedSessions {
         self.lists.lock().departing.pop_front()
     }
 
-    /// Puts remains back, to continue with them first.
+    /// Puts a state back at the front, to continue with it.
     fn put_back(&self, absent: Detached) {
         self.lists.lock().given_up.push_front(absent);
     }
@@ -353,15 +355,15 @@ impl DetachedSessions {
 }
 
 impl Subscriptions {
-    /// Gives up about `budget` items of the sessions that no client has resumed in time. Returns
-    /// the time at which the next expire.
+    /// Drops about `budget` items of the sessions that no client has resumed in time. Returns the
+    /// time at which the next state expires.
     pub(crate) fn poll(&self, now: Tick, mut budget: usize, wakes: &mut Wakes) -> Option<Tick> {
         if !self.sort_some(&mut budget, wakes) {
             return Some(now);
         }
         while let Some(mut departing) = self.absences.next_departing() {
             if !departing.give_up_some(self, &mut budget, wakes) {
-                // The others have their turn before it continues.
+                // Others are processed before it continues.
                 self.absences.depart(departing);
                 return Some(now);
             }
@@ -378,7 +380,7 @@ impl Subscriptions {
         }
     }
 
-    /// Sorts out about `budget` items of broken sessions. Returns false if there are more.
+    /// Processes about `budget` items of lost sessions. Returns false if some remain.
     fn sort_some(&self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         loop {
             let Some(next) = self.absences.lists.lock().sorting.front().cloned() else {
@@ -393,8 +395,8 @@ impl Subscriptions {
             if !is_sorted {
                 return false;
             }
-            // The successor session may have taken it meanwhile. If not, it finds it in one of the
-            // two lists at any moment.
+            // The successor session may have taken it in the meantime. Otherwise the successor
+            // finds it in one of the two lists at any moment.
             let mut lists = self.absences.lists.lock();
             let is_it = |one: &Sorting| Arc::ptr_eq(&one.leaving, &next.leaving);
             let sorted = match lists.sorting.iter().position(is_it) {
@@ -412,7 +414,7 @@ impl Subscriptions {
         }
     }
 
-    /// Finds the remains of a session that is not sorted out yet, and sorts them out at once.
+    /// Finds the state of a session that is not processed yet, and processes it at once.
     fn take_unsorted(&self, session: u32, caller: &Caller, found: &mut Vec<Detached>) {
         loop {
             let unsorted = {
@@ -436,7 +438,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes the remains of a session of the same principal; empty if there are none.
+    /// Takes the states of a session of the same principal; empty if there are none.
     pub(crate) fn take(&self, session: u32, caller: &Caller) -> Vec<Detached> {
         let mut found = Vec::new();
         self.take_unsorted(session, caller, &mut found);

@@ -1,21 +1,21 @@
-//! State kept for `all` subscriptions of a session that broke, until the next session takes over.
+//! State of the `all` subscriptions of a lost session, stored until the next session takes over.
 //!
 //! ```text
-//! confirmed | sent, not confirmed | taken | in the feed | written while nobody is there
-//!           |<------------------------- kept ------------------------------------------>|
+//! confirmed | sent, not confirmed | taken | in the feed | written while disconnected
+//!           |<------------------------- stored ------------------------------------->|
 //! ```
 //!
-//! Unacked updates are kept until the peer has confirmed them. When the session breaks, its place in
-//! the feeds stays for a while and collects new updates up to the subscription's own bound. The
-//! oldest are dropped first, and no writer ever waits for it. The session that names the broken one
-//! as its predecessor resumes at its peer's position, item by item.
+//! Unacked updates are stored until the peer has confirmed them. When the session is lost, its
+//! place in the feeds remains for a while and collects new updates up to the subscription's own
+//! bound. The oldest are dropped first, and no writer ever waits for it. A session that names the
+//! lost one as its predecessor resumes at its peer's position, item by item.
 //!
 //!
 //! # Layout
-//! - `unacked`: sent and unconfirmed updates; `charge`: the bytes of everything kept.
-//! - `detach`: a session leaves its remains; `detached`: the remains; `backlog`: updates kept outside
-//!   the feeds.
-//! - `replay`: hands the remains to the next session.
+//! - `unacked`: sent and unconfirmed updates; `charge`: the bytes of all stored data.
+//! - `detach`: how a session leaves its state; `detached`: the state; `backlog`: updates stored
+//!   outside the feeds.
+//! - `replay`: passes the state on to the next session.
 
 mod backlog;
 pub(super) mod charge;
@@ -37,15 +37,15 @@ use crate::delivery::outbox::Wakes;
 use crate::variable::Variable;
 use crate::write::EngineCore;
 
-/// Maximum number of predecessors of a session. Each break during a resumption adds one.
+/// Maximum number of predecessors of a session. Each loss during a resumption adds one.
 const FOLLOWED_MAX: usize = 16;
 
-/// What a consumer keeps to resume an earlier session, and to be resumed itself.
+/// Data of a consumer for resuming an earlier session, and for being resumed itself.
 pub(super) struct Resume {
-    /// Sent updates that the peer may ask for again; `None` if it never does.
+    /// Sent updates that the peer may request again; `None` if it never does.
     pub(super) unacked: Option<Unacked>,
     followed: Vec<Detached>,
-    /// Charge of queued updates from before its subscriptions were made.
+    /// Charge for queued updates from before its subscriptions were made.
     pub(super) past: Charge,
     /// Entries of other subscribers' feeds that this request may still examine.
     pub(super) looks: usize,
@@ -61,8 +61,8 @@ impl Resume {
         }
     }
 
-    /// Keeps sent updates if the peer confirms them. `queue_max` is the number of bytes that may be
-    /// queued for the consumer.
+    /// Stores sent updates if the peer confirms them. `queue_max` is the number of bytes that may
+    /// be queued for the consumer.
     pub(super) fn keeping(core: &EngineCore, queue_max: usize, is_confirmed: bool) -> Self {
         Self {
             unacked: is_confirmed.then(|| Unacked::new(core, queue_max)),
@@ -81,7 +81,7 @@ impl Resume {
         is_kept
     }
 
-    /// Returns true if an item replaces one that was kept, and therefore needs no further memory.
+    /// Returns true if an item replaces a stored one, and therefore needs no additional memory.
     pub(super) fn takes_over(&self, subscription: u32, variable: &Variable) -> bool {
         let mut feeds = self
             .followed
@@ -102,7 +102,7 @@ impl Resume {
         self.followed.retain(|absent| !absent.feeds.is_empty());
     }
 
-    /// Gives up expired remains. Returns the time at which the next expire.
+    /// Drops expired states. Returns the time at which the next one expires.
     pub(super) fn release_expired(
         &mut self,
         now: Tick,

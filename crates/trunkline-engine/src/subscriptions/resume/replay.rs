@@ -8,7 +8,7 @@ use crate::update::Update;
 use crate::variable::{State, Variable};
 
 /// Maximum number of entries in other subscribers' feeds examined for the updates of one variable.
-/// A subscriber that returns with many variables must not keep the writers waiting.
+/// A returning subscriber with many variables must not delay the writers.
 const LOOK_BACK: usize = 1024;
 /// Maximum number of such entries for all variables of one request.
 pub(crate) const LOOKS_PER_REQUEST: usize = 64 * LOOK_BACK;
@@ -18,7 +18,7 @@ fn in_order(found: &mut Vec<Update>) {
     found.dedup_by_key(|update| update.sequence);
 }
 
-/// Returns true if all updates after `had` are there. The newest one may be missing.
+/// Returns true if all updates after `had` were found, except possibly the newest one.
 fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
     let behind = |one: &&Update| (had..newest).contains(&one.sequence.saturating_sub(1));
     let known = found.iter().filter(behind).count() as u64;
@@ -27,8 +27,8 @@ fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
 }
 
 impl Resume {
-    /// Takes out the updates that have arrived since for a re-created subscription. Done before any
-    /// of its variables is locked, because there may be many.
+    /// Takes out the updates that have arrived in the meantime for a re-created subscription. Done
+    /// before any of its variables is locked, because there may be many updates.
     pub(crate) fn gather(&mut self, subscription: u32, wakes: &mut Wakes) {
         for absent in &self.followed {
             absent.gather(subscription, wakes);
@@ -36,8 +36,8 @@ impl Resume {
     }
 
     /// Returns the latest updates of a re-subscribed variable without a gap, up to the newest. Also
-    /// returns the sequence after which the subscription is owed updates from the earlier sessions.
-    /// The caller holds the variable's lock.
+    /// returns the sequence after which the subscription is owed updates from earlier sessions. The
+    /// caller holds the variable's lock.
     pub(crate) fn reach_back(
         &mut self,
         subscription: u32,
@@ -63,7 +63,7 @@ impl Resume {
                 if looks == 0 || is_whole {
                     break;
                 }
-                // A feed without such updates costs one look as well.
+                // A feed without such updates also costs one look.
                 looks -= 1;
                 let known = found.len();
                 subscriber
@@ -89,9 +89,9 @@ impl Resume {
         (found, opened)
     }
 
-    /// Charges the updates found for a variable, which will be queued with all the others. Drops
-    /// the oldest updates that exceed the room. If no bytes can be spared, keeps
-    /// only the newest. `is_kept` is true if they were queued elsewhere until now.
+    /// Charges the updates found for a variable, which will be queued together. Drops the oldest
+    /// updates that exceed the room. If no bytes can be spared, keeps only the newest. `is_kept` is
+    /// true if they were queued elsewhere until now.
     pub(crate) fn count_past(
         &mut self,
         room: Room,

@@ -1,4 +1,4 @@
-//! Updates that were sent and not confirmed, kept for the session that follows a broken one.
+//! Updates that were sent but not confirmed, stored for the session that follows a lost one.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,15 @@ use crate::delivery::feed::FeedEntry;
 use crate::delivery::outbox::Wakes;
 use crate::write::EngineCore;
 
-/// Divisor of the consumer's queue limit. Unacked updates may take that fraction of it, in addition to
-/// the queued ones.
+/// Divisor of the consumer's queue limit. Unacked updates may use that fraction of it, in addition
+/// to the queued updates.
 const SENT_PART: usize = 10;
-/// Updates sent in `all` subscriptions and not confirmed, in the order of sending. The `place` of
-/// each entry is the variable's handle instead of its place in the feed.
+/// Updates that were sent in `all` subscriptions but not confirmed, in the order of sending. The
+/// `place` of each entry is the variable's handle instead of its place in the feed.
 #[derive(Debug)]
 pub(crate) struct Unacked {
     entries: VecDeque<FeedEntry>,
-    /// The deliveries that these entries were. Deliveries of other contracts lie between them.
+    /// The deliveries of these entries. Deliveries of other contracts lie in between.
     pieces: VecDeque<Piece>,
     /// Number of deliveries confirmed so far, of all contracts.
     confirmed: u64,
@@ -41,7 +41,7 @@ impl Unacked {
     }
 
     /// Adds `count` entries with a cost of `cost` bytes, which were the last ones sent. `in_flight`
-    /// is the number of unconfirmed deliveries; `handle_at` returns the handle of the variable at a
+    /// is the number of unconfirmed deliveries. `handle_at` returns the handle of the variable at a
     /// place.
     pub(crate) fn extend(
         &mut self,
@@ -65,8 +65,8 @@ impl Unacked {
         self.entries.extend(named);
     }
 
-    /// Adds entries one by one, dropping older ones if there are no bytes for all. Only the newest
-    /// entries without a gap are of use. `start` is the number of the first delivery.
+    /// Adds entries singly, dropping older ones if there are not enough bytes for all. Only the
+    /// newest entries without a gap are useful. `start` is the number of the first delivery.
     #[cold]
     fn extend_singly(
         &mut self,
@@ -88,7 +88,7 @@ impl Unacked {
         }
     }
 
-    /// Records `count` more entries. The last one was the delivery before `end`.
+    /// Records `count` more entries. The last one is the delivery before `end`.
     #[inline]
     fn note(&mut self, end: u64, count: usize) {
         match self.pieces.back_mut() {
@@ -129,7 +129,7 @@ impl Unacked {
         self.entries.drain(..).map(|entry| (entry.place, entry))
     }
 
-    /// Drops the oldest entries. The rest of their piece still ends where it did.
+    /// Drops the oldest entries. The rest of their piece still ends at the same delivery.
     fn forget(&mut self, count: usize, wakes: &mut Wakes) {
         let mut left = count.min(self.entries.len());
         let cost = self.entries.drain(..left).map(|entry| entry.cost()).sum();
