@@ -18,7 +18,7 @@ pub enum RequestError {
     },
     /// Too many requests are open.
     #[error(
-        "{max} requests are unanswered or their answers were not taken; take the answers, or put \
+        "{max} requests are unanswered or have answers that were not taken; take the answers, or put \
          more items into one request"
     )]
     TooManyRequests {

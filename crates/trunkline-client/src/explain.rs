@@ -36,7 +36,7 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
         | Disconnect::Local => WhyStage::Connection,
     };
     let default = match &state {
-        ConnectionState::Closed { .. } => "repair that, then connect again",
+        ConnectionState::Closed { .. } => "correct the problem, then connect again",
         ConnectionState::Connecting { .. } | ConnectionState::Connected(_) => {
             "start the engine, or repair the network; the connection is retried automatically"
         }
@@ -66,7 +66,7 @@ pub(crate) fn explain_consumer(parts: &Parts, now: Tick, name: &str) -> Vec<WhyS
              ones: the credit is used up",
             counts.waiting, counts.in_flight
         );
-        let next = "see what holds the earlier ones up, or write less";
+        let next = "find out what delays the earlier writes, or write less often";
         steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
     }
     if steps.is_empty() {
@@ -119,7 +119,7 @@ fn of_status(item: &RemoteItem) -> Option<WhyStep> {
                 FaultCode::MemoryFull | FaultCode::LimitReached => WhyStage::Buffer,
                 _ => WhyStage::Consumer,
             };
-            let (sentence, next) = split(sentence, "solve that, then subscribe again");
+            let (sentence, next) = split(sentence, "correct the problem, then subscribe again");
             let sentence = format!("your subscription was refused: {sentence}");
             Some(WhyStep::fault(stage, sentence, next))
         }

@@ -128,7 +128,7 @@ impl Default for SubscribeOptions {
 
 /// The error for a buffer of one element, which would buffer nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a buffer of 1 element holds nothing back; use 0 for the newest value only, or 2 and more")]
+#[error("a buffer of 1 element buffers nothing; use 0 for the newest value only, or 2 or more")]
 pub struct BufferError;
 
 /// Returns the contract for a buffer size: 0 means only the newest value, 2 or more means a buffer

@@ -59,7 +59,9 @@ impl Throughput {
 
 /// The text is not a throughput mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not a size and a time; write both, such as 8KiB,10ms: 1 byte to 64KiB, 1us to 1s")]
+#[error(
+    "invalid throughput mode; write a size and a time, such as 8KiB,10ms: 1 byte to 64KiB, 1us to 1s"
+)]
 pub struct ThroughputError;
 
 /// Parses bytes and time separated by a comma: `8KiB,10ms`, `1500,500us`.

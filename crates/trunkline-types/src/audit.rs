@@ -343,7 +343,9 @@ impl fmt::Display for AuditOutcome {
             AuditOutcome::Unchanged(position) => write!(f, "unchanged at {}", position.sequence),
             AuditOutcome::Refused(rule) => write!(f, "refused: {rule}"),
             AuditOutcome::Unknown(cause) => write!(f, "unknown: {cause}"),
-            AuditOutcome::Lost(count) => write!(f, "{count} entries found no room"),
+            AuditOutcome::Lost(count) => {
+                write!(f, "{count} entries are missing because there was no room")
+            }
         }
     }
 }

@@ -43,11 +43,11 @@ pub enum Refusal {
         "only the engine writes the fields of a variable; write the variable itself, or change its configuration"
     )]
     Field,
-    #[error("you may not write this variable; ask its administrator for the right to write")]
+    #[error("no write access to this variable; ask its administrator for write access")]
     Denied,
     #[error("the variable is {expected}, the value is not; write a value of that type")]
     WrongType { expected: String },
-    #[error("the value cannot be read: {0}; the writing program is at fault")]
+    #[error("the value cannot be decoded: {0}; correct the program that wrote it")]
     InvalidValue(DecodeError),
     #[error(
         "the value has {given} elements, the variable's FIFO takes {expected}; write {expected}"
@@ -96,7 +96,7 @@ pub enum Refusal {
              the writers queued before you have disconnected"
     )]
     SingleWriter { by: Arc<str> },
-    #[error("the variable is not forced; `trunkline force --list` lists those that are")]
+    #[error("the variable is not forced; `trunkline force --list` lists the forced variables")]
     NotForced,
     #[error("nothing was written to the variable yet, so there is nothing to send; set it first")]
     NoValue,
@@ -117,7 +117,7 @@ pub enum Refusal {
     #[error("the group has this variable twice; write it once")]
     TwiceInGroup,
     #[error(
-        "a group has at most {max} variables, this one has {given}; split it into several groups"
+        "the group has {given} variables, but the limit is {max}; split it into several groups"
     )]
     GroupTooLarge { given: usize, max: usize },
     #[error("{handle} is not a handle of this engine; open the variable by its name")]
@@ -158,9 +158,9 @@ impl LateKept {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnknownCause {
-    #[error("{provider} did not answer within its time; read the variable to see what it holds")]
+    #[error("{provider} did not answer in time; read the variable to check its value")]
     ProviderTimedOut { provider: Arc<str> },
-    #[error("{provider} stopped before it answered; read the variable to see what it holds")]
+    #[error("{provider} stopped before it answered; read the variable to check its value")]
     ProviderGone { provider: Arc<str> },
     #[error("{provider} does not know whether it took effect: {why}")]
     Provider { provider: Arc<str>, why: String },
@@ -169,7 +169,7 @@ pub enum UnknownCause {
          variable: {why}"
     )]
     ReadBack { provider: Arc<str>, why: String },
-    #[error("{provider} took the value, but what it then read back cannot be shown: {error}")]
+    #[error("{provider} accepted the value, but the value read back cannot be shown: {error}")]
     ReadBackMemory { provider: Arc<str>, error: NoMemory },
 }
 
@@ -191,7 +191,7 @@ pub enum AccessError {
     InvalidName(trunkline_types::name::NameError),
     #[error("the variable is write-only; change `access` in its library to read it")]
     NotReadable,
-    #[error("you may not read this variable; ask its administrator for the right to read")]
+    #[error("no read access to this variable; ask its administrator for read access")]
     Denied,
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,

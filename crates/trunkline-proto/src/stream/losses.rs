@@ -42,7 +42,7 @@ impl Losses {
     /// Called when connected to a writer; `drops` is true if the writer may drop elements.
     pub(super) fn handle_writer(&mut self, drops: bool, is_first: bool) -> Result<(), String> {
         if drops && !self.may {
-            return Err("it drops elements, of which this end cannot be told".to_owned());
+            return Err("it drops elements, but this end cannot handle loss reports".to_owned());
         }
         if !is_first && drops != self.drops {
             return Err("it drops elements now and did not before, or the reverse".to_owned());

@@ -75,7 +75,7 @@ impl Provided {
             return refused(FaultCode::Denied, sentence);
         }
         if context.provider.is_some() {
-            let sentence = "a connection has one provider; open another for the next";
+            let sentence = "a connection can have only one provider; open another connection";
             return refused(FaultCode::BadRequest, sentence);
         }
         if name.is_empty() || provide.left() > 0 {

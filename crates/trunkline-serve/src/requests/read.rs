@@ -214,7 +214,8 @@ fn request_values(context: &mut Context, page: &mut Page, handles: &[u32]) {
         } else if context.engine.providers().request(*handle) {
             results.push_ok();
         } else {
-            let sentence = "nobody provides this variable: its value changes when it is written";
+            let sentence =
+                "this variable has no provider: its value changes only when it is written";
             results.push_fault(Fault::new(FaultCode::ProviderGone, sentence).as_ref());
         }
         if results.len_bytes() >= PAGE_BYTES {

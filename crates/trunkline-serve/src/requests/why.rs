@@ -79,7 +79,7 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     if context.parked_until.is_some() {
         steps.push(WhyStep::fault(
             WhyStage::Buffer,
-            "a request of yours waits, and with it what you asked for since: the `all` buffer \
+            "one of your requests is waiting, and later ones wait behind it: the `all` buffer \
              of a subscriber is full, and the variable's owner lets writers wait for it \
              (`stall`), or the audit is full",
             "have the subscriber take its updates, or shorten `stall`; see `trunkline limits` \
@@ -91,7 +91,7 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
             "{} updates are on their way to you and not confirmed: you do not take them",
             context.consumer.in_flight()
         );
-        let next = "see what your program or the network between does";
+        let next = "check your program and the network";
         steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
     }
     steps

@@ -61,7 +61,7 @@ pub enum CallError {
     },
     /// No answer arrived in time.
     #[error(
-        "no answer within {:.1} s; the engine is busy or the network slow: allow more time",
+        "no answer within {:.1} s; the engine is busy or the network is slow: increase the timeout",
         after.as_secs_f64()
     )]
     TimedOut {

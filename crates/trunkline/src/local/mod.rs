@@ -76,7 +76,7 @@ pub enum ReadError {
     #[error("{0}")]
     Access(#[from] AccessError),
     /// The value no longer has the type that was checked when the variable was opened.
-    #[error("the value is no longer of the type that was opened; open the variable again")]
+    #[error("the variable's type has changed since it was opened; open it again")]
     Type,
 }
 

@@ -38,7 +38,7 @@ pub enum RtError {
     Access(AccessError),
     #[error("{0}")]
     Refused(Refusal),
-    #[error("this engine has no place for another real-time writer; reuse those you have")]
+    #[error("this engine has no room for another real-time writer; reuse existing writers")]
     TooMany,
     #[error("{name} has no real-time FIFO; set `fifo` in its library")]
     NoFifo { name: String },

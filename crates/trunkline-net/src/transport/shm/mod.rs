@@ -303,7 +303,7 @@ pub(crate) fn local_transport(
                 let _first = local.mapping.set(mapping);
                 offer = Some(file);
             }
-            Err(error) => local.decline(format!("this process cannot make it: {error}"))?,
+            Err(error) => local.decline(format!("this process cannot create it: {error}"))?,
         }
     }
     Ok(Transport {

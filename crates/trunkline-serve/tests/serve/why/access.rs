@@ -152,7 +152,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut Pair::on(&world), NAME)
         },
         WhyStage::Rights,
-        "you may not read",
+        "no read access",
         "ask for the right",
     ),
     row(
