@@ -89,14 +89,14 @@ fn unusable_checksums_are_reported_and_the_file_is_read() {
     let mut stale = good.clone();
     stale[2 * SUMS_ENTRY_BYTES] ^= 1;
     for (sums, told) in [
-        (foreign, "the checksums are of another file"),
+        (foreign, "the checksums belong to another file"),
         (Vec::new(), "are not checksums; nothing was compared"),
         (
             b"not a file of checksums at all".to_vec(),
             "are not checksums",
         ),
-        (stale, "damaged themselves"),
-        (good[..good.len() - 5].to_vec(), "ends within one"),
+        (stale, "themselves damaged"),
+        (good[..good.len() - 5].to_vec(), "ends within an entry"),
     ] {
         files.put("run.tdms.sums", &sums);
         let found = tdms(&["verify", &path]);
