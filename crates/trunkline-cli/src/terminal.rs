@@ -128,7 +128,9 @@ impl Terminal {
         }
         let hidden = lines.len() - shown;
         if hidden > 0 {
-            text.push_str(&format!("{hidden} more lines do not fit\n"));
+            let line = format!("{hidden} more lines do not fit");
+            text.push_str(fitting(&line, columns));
+            text.push('\n');
         }
         out.drawn = shown + usize::from(hidden > 0);
         out.stream.write_all(text.as_bytes())?;

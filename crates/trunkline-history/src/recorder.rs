@@ -72,6 +72,8 @@ pub(crate) struct Recorder {
     free: Vec<u32>,
     /// Indices that may be used again once their pending rows are committed.
     retired: Vec<u32>,
+    /// Number of these, from the first on, of which no late sample waits.
+    reusable: usize,
     /// By slot, the index in `followed`.
     by_slot: Vec<u32>,
     /// Series of variables that were undeployed.
@@ -114,6 +116,7 @@ impl Recorder {
             followed: Vec::new(),
             free: Vec::new(),
             retired: Vec::new(),
+            reusable: 0,
             by_slot: Vec::new(),
             ended: HashSet::new(),
             displaced: HashMap::new(),
@@ -326,7 +329,12 @@ impl Recorder {
                 None => break,
             }
         }
-        more |= self.consumer.has_late();
+        if self.consumer.has_late() {
+            more = true;
+        } else {
+            // No late sample of these variables can come any more.
+            self.reusable = taking.retired.len();
+        }
         // A variable that is gone by now is not subscribed again.
         for item in std::mem::take(&mut taking.ended_items) {
             if self.engine.variable(item.handle).is_none() {
@@ -392,10 +400,8 @@ impl Recorder {
                 one.pending.clear();
             }
         }
-        // Late samples may be of variables that were undeployed since.
-        if !self.consumer.has_late() {
-            self.free.append(&mut self.retired);
-        }
+        let reusable = std::mem::take(&mut self.reusable).min(self.retired.len());
+        self.free.extend(self.retired.drain(..reusable));
         self.recorded += self.waiting as u64;
         self.waiting = 0;
         self.waiting_bytes = 0;
@@ -648,10 +654,11 @@ impl Taking<'_> {
             let one = self.followed.get(*index as usize);
             one.is_some_and(|one| one.handle == handle)
         };
-        let Some(index) = possible.find(is_its) else {
-            return;
-        };
-        let Some(one) = self.followed.get_mut(index as usize) else {
+        let index = possible.find(is_its);
+        let Some((index, one)) =
+            index.and_then(|index| Some((index, self.followed.get_mut(index as usize)?)))
+        else {
+            self.lost += 1;
             return;
         };
         if one.pending.is_empty() {

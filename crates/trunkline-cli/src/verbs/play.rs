@@ -167,14 +167,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         until: args.until.as_ref(),
         folder: args.folder.as_deref(),
     };
-    if !write_recording(&range, &file, context)? {
+    let Some(of_history) = write_recording(&range, &file, context)? else {
         return Ok(Exit::Interrupted);
-    }
+    };
     let args = Args {
         file: Some(file),
         ..args.clone()
     };
-    play(&args, context)
+    Ok(match play(&args, context)? {
+        Exit::Done => of_history,
+        other => other,
+    })
 }
 
 fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {

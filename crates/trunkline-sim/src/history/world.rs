@@ -197,7 +197,16 @@ impl HistoryWorld {
         let mut wakes = Wakes::new();
         let engine = &running.engine;
         let attempt = engine.try_write(&caller, at.now, at.wall, &variable, &write, &mut wakes);
-        if name.starts_with("never") {
+        let is_recorded = !name.starts_with("never");
+        if let Attempt::Done(WriteOutcome::Refused(Refusal::Late { kept, .. })) = &attempt
+            && (*kept == LateKept::History) != is_recorded
+        {
+            let kept = *kept;
+            return self
+                .checker
+                .fail(|| format!("B-41: a late sample of {full} is kept {kept:?}"));
+        }
+        if !is_recorded {
             return;
         }
         let (sequence, measured, quality) = match attempt {

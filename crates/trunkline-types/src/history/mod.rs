@@ -16,5 +16,8 @@ pub use query::{
     HistorySeries, POINTS_MAX, SeriesData,
 };
 pub(crate) use rows::Columns;
-pub use rows::{HistoryEvent, HistoryMark, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps};
+pub use rows::{
+    HistoryEvent, HistoryMark, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps,
+    is_late_sequence,
+};
 pub use settings::{HistoryRule, HistorySettings};

@@ -11,6 +11,12 @@ use crate::{Quality, Timestamp};
 /// exactly.
 pub const LATE_SEQUENCES: u64 = 1 << 52;
 
+/// Returns true if the sequence is that of a late sample.
+pub fn is_late_sequence(sequence: u64) -> bool {
+    // The sequences of events are larger than those of all rows.
+    sequence > LATE_SEQUENCES && sequence < 2 * LATE_SEQUENCES
+}
+
 /// Values that stay the same over several rows: each value is stored with the index of its first
 /// row.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,8 +107,7 @@ pub struct RowKey {
 impl RowKey {
     /// Returns true if the row is a late sample, which never was the value of its variable.
     pub fn is_late(&self) -> bool {
-        // The sequences of events are larger than the sequences of all rows.
-        self.sequence > LATE_SEQUENCES && self.sequence < 2 * LATE_SEQUENCES
+        is_late_sequence(self.sequence)
     }
 }
 

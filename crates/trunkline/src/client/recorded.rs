@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_client::{Event, SubscribeOptions};
 use trunkline_proto::message::ended::EndReason;
-use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery, LATE_SEQUENCES};
+use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery, is_late_sequence};
 use trunkline_types::{Contract, Lost, Pattern, Position, Reading, Timestamp};
 
 use super::{CallError, Client, Subscription};
@@ -57,6 +57,8 @@ struct Filling {
     reading: Reading,
     query: HistoryQuery,
     done: HashSet<u64>,
+    /// Starts of the engine of which the history has returned readings.
+    epochs: HashSet<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
     /// Updates missing after the last row.
@@ -187,6 +189,7 @@ impl RecordedSubscription {
             reading,
             query,
             done: known.done.clone(),
+            epochs: HashSet::new(),
             is_recorded: false,
             lost: Lost::NONE,
         });
@@ -201,13 +204,14 @@ impl RecordedSubscription {
                     continue;
                 };
                 let at = reading.position;
-                let is_late = at.sequence > LATE_SEQUENCES;
+                let is_late = is_late_sequence(at.sequence);
                 // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
                 if is_later || filling.done.contains(&at.epoch) {
                     continue;
                 }
+                filling.epochs.insert(at.epoch);
                 self.push(filling.item, reading);
             }
             filling.lost = series.lost_after_last().unwrap_or(Lost::NONE);
@@ -227,7 +231,12 @@ impl RecordedSubscription {
     fn finish(&mut self, filling: Filling) {
         let mut reading = filling.reading;
         let at = reading.position;
-        let known = self.items.get(filling.item as usize);
+        let mut known = self.items.get_mut(filling.item as usize);
+        if let Some(known) = &mut known {
+            // Earlier starts have ended, and were read to their end.
+            let earlier = filling.epochs.iter().filter(|epoch| **epoch != at.epoch);
+            known.done.extend(earlier);
+        }
         let last = known.and_then(|known| known.last);
         if filling.is_recorded && at.sequence > 0 {
             let before = last.filter(|last| last.epoch == at.epoch);
@@ -243,7 +252,8 @@ impl RecordedSubscription {
 
     fn push(&mut self, item: u32, reading: Reading) {
         if let Some(known) = self.items.get_mut(item as usize)
-            && (1..LATE_SEQUENCES).contains(&reading.position.sequence)
+            && reading.position.sequence > 0
+            && !is_late_sequence(reading.position.sequence)
         {
             let last = known.last.replace(reading.position);
             if let Some(last) = last.filter(|last| last.epoch != reading.position.epoch) {

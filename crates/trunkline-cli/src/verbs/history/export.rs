@@ -116,27 +116,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         variables: written.names.len() as u64,
         bytes: written.bytes,
     })?;
-    if written.state.is_empty() {
-        return Ok(Exit::Failed.when(!written.is_whole));
-    }
-    context.tell_as("history-fault", &written.state)?;
-    Ok(Exit::Lost)
+    written.exit(context)
 }
 
-/// Writes a recording, as `play` reads it. Returns false after Ctrl-C.
+/// Writes a recording, as `play` reads it. Returns the exit code: what is missing in the recording
+/// was reported. Returns `None` after Ctrl-C.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_recording(
     range: &Range<'_>,
     path: &Path,
     context: &Context,
-) -> Result<bool, CliError> {
-    let Some(written) = write(range, path, ExportForm::Tdms, false, context)? else {
-        return Ok(false);
-    };
-    if !written.state.is_empty() {
-        context.tell_as("history-fault", &written.state)?;
-    }
-    Ok(true)
+) -> Result<Option<Exit>, CliError> {
+    let written = write(range, path, ExportForm::Tdms, false, context)?;
+    written.map(|written| written.exit(context)).transpose()
 }
 
 /// Returns what was written; `None` after Ctrl-C.
@@ -175,6 +167,7 @@ fn write(
         }
         for series in page.series.iter().filter(|series| !series.data.is_empty()) {
             if context.settings.is_excluded(&series.variable) {
+                written.is_excluded = true;
                 continue;
             }
             match sink.add(series, context) {
@@ -186,6 +179,14 @@ fn write(
         if context.interrupted.is_so() {
             return Ok(None);
         }
+    }
+    if written.names.is_empty() && written.is_excluded {
+        let sentence = "--exclude leaves out everything that was recorded in this time";
+        return Err(Problem::failed("nothing-recorded", sentence).into());
+    }
+    if written.names.is_empty() && !written.is_whole {
+        let sentence = "every variable was left out; choose another format";
+        return Err(Problem::failed("nothing-recorded", sentence).into());
     }
     if written.names.is_empty() {
         let sentence = format!(
@@ -212,6 +213,8 @@ struct Written {
     state: String,
     /// False if something was left out, which was reported.
     is_whole: bool,
+    /// True if `--exclude` has left something out.
+    is_excluded: bool,
 }
 
 impl Default for Written {
@@ -222,11 +225,21 @@ impl Default for Written {
             bytes: 0,
             state: String::new(),
             is_whole: true,
+            is_excluded: false,
         }
     }
 }
 
 impl Written {
+    /// Reports what the history lacks, and returns the exit code.
+    fn exit(&self, context: &Context) -> Result<Exit, CliError> {
+        if self.state.is_empty() {
+            return Ok(Exit::Failed.when(!self.is_whole));
+        }
+        context.tell_as("history-fault", &self.state)?;
+        Ok(Exit::Lost)
+    }
+
     fn add(&mut self, series: &HistorySeries) {
         if !self.names.contains(&series.variable) {
             self.names.insert(series.variable.clone());

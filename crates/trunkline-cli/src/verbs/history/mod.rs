@@ -37,10 +37,11 @@ use crate::{CliError, Context, Exit, Problem};
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
 /// the recording itself is reported on standard error. With --every or --points it prints one line
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean. With --interpolated it prints the value at points in time. With --folder it reads the folder of a history, whether an engine records into it or not.
+/// mean. With --interpolated it prints the value at points in time. With --folder it reads the folder
+/// of a history, whether an engine records into it or not.
 ///
-/// The subcommands look after the folder of a history. Names of variables contain a `/`, so none is
-/// taken for a subcommand.
+/// The subcommands read, check and repair the folder of a history. The name of a variable contains a
+/// `/`, so it cannot be confused with a subcommand.
 #[derive(Clone, Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub(crate) struct Args {

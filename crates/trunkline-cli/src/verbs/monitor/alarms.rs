@@ -1,6 +1,8 @@
 //! `monitor --alarms`: the alarms that are not normal, then every change. On a terminal, a table of
 //! the alarms that are not normal now, which is drawn again when one changes.
 
+use std::time::Duration;
+
 use trunkline::{AlarmQuery, Event, SubscribeOptions, Subscription};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState, AlarmStatus};
 use trunkline_types::{Contract, Pattern, Tick, Timestamp};
@@ -20,6 +22,9 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// are read from the journal: it has each change once, also over a reconnection.
 const JOURNAL: &str = "_engine/alarms/journal";
 
+/// Shortest time between two drawings of the table: each asks the engine for all alarms.
+const DRAWN_AGAIN: Duration = Duration::from_millis(200);
+
 struct Follower<'a> {
     args: &'a Args,
     context: &'a Context,
@@ -27,6 +32,10 @@ struct Follower<'a> {
     patterns: Vec<Pattern>,
     /// `None` if a table of the present is drawn.
     list: Option<Table>,
+    /// When the table was drawn last.
+    drawn: Option<Tick>,
+    /// When the table is drawn again, if something has changed since.
+    draw_at: Option<Tick>,
     times: Option<TimeColumn>,
     /// The number of the next entry.
     next: u64,
@@ -67,6 +76,8 @@ pub(super) fn follow(
         connection,
         patterns,
         list,
+        drawn: None,
+        draw_at: None,
         times: context.settings.times.column(true, context.started),
         next: 0,
         last: None,
@@ -90,15 +101,26 @@ impl Follower<'_> {
             .map(|time| clock.now().saturating_add(time));
         loop {
             self.context.terminal.flush()?;
-            let left = end.map(|end: Tick| end.since(clock.now()));
-            let is_enough = match journal.next(left) {
+            let now = clock.now();
+            let due = Tick::earliest([end, self.draw_at]);
+            let is_enough = match journal.next(due.map(|due| due.since(now))) {
                 Some(event) => match self.take(event) {
                     // The connection broke during the request. It is asked again after the next one.
                     Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => false,
                     result => result?,
                 },
-                None => true,
+                None => due.is_none(),
             };
+            let now = clock.now();
+            if self.draw_at.is_some_and(|at| now >= at) {
+                match self.draw() {
+                    // It is drawn when the connection is made again.
+                    Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => {
+                        self.draw_at = None;
+                    }
+                    drawn => drawn?,
+                }
+            }
             if is_enough || end.is_some_and(|end| clock.now() >= end) {
                 return self.end();
             }
@@ -123,7 +145,11 @@ impl Follower<'_> {
         match event {
             // The journal may be ahead of the reading, so its value does not matter.
             Event::Reading { .. } if self.list.is_some() => return self.show_changes(),
-            Event::Reading { .. } => self.draw()?,
+            Event::Reading { .. } => {
+                let now = self.context.clock.now();
+                let soon = self.drawn.map(|drawn| drawn.saturating_add(DRAWN_AGAIN));
+                self.draw_at = Some(soon.unwrap_or(now).max(now));
+            }
             Event::Disconnected {
                 cause,
                 reconnecting,
@@ -224,8 +250,9 @@ impl Follower<'_> {
     }
 
     /// Draws a table of the alarms that are not normal, in place of the last one.
-    fn draw(&self) -> Result<(), CliError> {
+    fn draw(&mut self) -> Result<(), CliError> {
         let mut alarms = self.present()?;
+        (self.drawn, self.draw_at) = (Some(self.context.clock.now()), None);
         let mut lines = table_of(&mut alarms, self.context)?.lines();
         if lines.is_empty() {
             lines.push("all alarms are normal".to_owned());

@@ -60,8 +60,8 @@ impl Recording {
             return Ok(false);
         }
         if matches!(series.data_type, DataType::Array(_) | DataType::Waveform(_)) {
-            let sentence = "values of arrays and waveforms are not in the history; use another \
-                            format for their times, or record them with `record start`";
+            let sentence = "a TDMS export has no arrays and waveforms; choose another format, or \
+                            record them with `record start`";
             left_out(name, sentence, context)?;
             self.variables.insert(name.clone(), (None, 0));
             return Ok(false);
