@@ -169,6 +169,6 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Consumer,
         "the credit is used up",
-        "hold",
+        "find out what delays",
     ),
 ];
