@@ -572,6 +572,33 @@ fn shelved_alarm_returns_after_a_restart() {
     assert_eq!(state(&rig, &x), State::Unacknowledged);
 }
 
+/// What is kept of an alarm that is removed must not be there when an alarm with the same definition
+/// is added.
+#[test]
+fn removed_alarm_is_not_kept() {
+    for is_raised in [false, true] {
+        let rig = Rig::new();
+        let keeper = rig.engine.alarms().reader(Box::new(Bell::default()), true);
+        let two = [hi(), limit(LimitLevel::Lo, 20.0)];
+        rig.deploy("rig", vec![define("x", with(&two))]);
+        if is_raised {
+            rig.write(&rig.variable("rig/x"), 85.0);
+        }
+        assert!(kept(&rig, &keeper).iter().all(|one| !one.is_gone()));
+        replace(&rig, with(&two[1..]));
+        let mut names: Vec<_> = kept(&rig, &keeper)
+            .into_iter()
+            .map(|one| (one.is_gone(), one.alarm))
+            .collect();
+        names.sort();
+        assert_eq!(names, [(false, "lo".to_owned()), (true, "hi".to_owned())]);
+        // One with its name is another alarm.
+        replace(&rig, with(&two));
+        assert!(kept(&rig, &keeper).iter().all(|one| !one.is_gone()));
+        assert!(keeper.is_idle());
+    }
+}
+
 #[test]
 fn changed_definition_starts_with_a_new_state() {
     let before = Rig::new();

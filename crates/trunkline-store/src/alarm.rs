@@ -29,6 +29,9 @@ const KEPT: &str = "variable, alarm, definition, process, hidden, delayed_since"
 const ENTRY: &str = "number, at, event, count, variable, alarm, priority, area, description, \
                      from_state, who, remark";
 
+/// Drops the kept state of an alarm.
+const DELETE: &str = "DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2";
+
 /// Number of columns of [`RECORD`].
 const RECORD_COLUMNS: usize = 10;
 
@@ -54,7 +57,12 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
          VALUES ({places}, row_sum({places}))"
     );
     let mut insert = transaction.prepare_cached(&sql)?;
+    let mut delete = transaction.prepare_cached(DELETE)?;
     for kept in states {
+        if kept.is_gone() {
+            delete.execute([&kept.variable, &kept.alarm])?;
+            continue;
+        }
         let [shelved, suppressed, disabled] = kept.hidden.map(u8::from);
         let record = &kept.record;
         insert.execute(params![
@@ -123,8 +131,7 @@ pub(crate) fn keep_only(
             wanted.insert((name.as_str().to_owned(), alarm.name.clone()));
         }
     }
-    let mut delete =
-        transaction.prepare_cached("DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2")?;
+    let mut delete = transaction.prepare_cached(DELETE)?;
     for kept in known {
         let key = (kept.variable, kept.alarm);
         if !wanted.contains(&key) {

@@ -94,6 +94,20 @@ fn states_belong_to_the_alarms_of_their_library() {
     assert!(store.alarms("plant").unwrap().is_empty());
 }
 
+#[test]
+fn state_of_an_alarm_that_is_gone_is_dropped() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    store
+        .keep_alarms(&kept_alarms(3, 0), &[], keep(100))
+        .unwrap();
+    let gone = KeptAlarm::gone("plant/v1", "stale");
+    store.keep_alarms(&[gone], &[], keep(100)).unwrap();
+    let mut expected = kept_alarms(3, 0);
+    expected.remove(1);
+    assert_eq!(store.alarms("plant").unwrap(), expected);
+}
+
 /// Behaviour: H-11.
 #[test]
 fn queries_find_by_time_area_name_priority_and_state() {

@@ -129,7 +129,8 @@ pub trait Store: Send {
     fn alarm_journal_end(&mut self) -> Result<u64, StoreError>;
 
     /// Keeps the states of alarms and appends entries to the alarm journal, all or none, and returns
-    /// the number of the last entry. Entries are handled as by [`append_audit`](Self::append_audit).
+    /// the number of the last entry. The state of an alarm that is gone is dropped. Entries are
+    /// handled as by [`append_audit`](Self::append_audit).
     ///
     /// # Errors
     /// [`StoreError`]; states and journal are unchanged.

@@ -208,7 +208,7 @@ pub struct KeptAlarm {
     /// Name of the alarm.
     pub alarm: String,
     /// Wire form of the definition. The state is discarded if the alarm now has a different
-    /// definition.
+    /// definition. Empty if the alarm is [gone](Self::gone).
     pub definition: Vec<u8>,
     /// The state according to the process, regardless of whether the alarm is hidden.
     pub process: AlarmState,
@@ -217,4 +217,23 @@ pub struct KeptAlarm {
     /// Start of the on-delay or off-delay in progress; `None` if there is none.
     pub delayed_since: Option<Timestamp>,
     pub record: AlarmRecord,
+}
+
+impl KeptAlarm {
+    /// Stands for an alarm that its variable no longer has: the state that is kept of it is dropped.
+    pub fn gone(variable: &str, alarm: &str) -> Self {
+        Self {
+            variable: variable.to_owned(),
+            alarm: alarm.to_owned(),
+            definition: Vec::new(),
+            process: AlarmState::Normal,
+            hidden: [false; 3],
+            delayed_since: None,
+            record: AlarmRecord::default(),
+        }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.definition.is_empty()
+    }
 }

@@ -1,6 +1,6 @@
 //! The log of alarm changes, and its readers, such as the host's alarm journal.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use trunkline_alarm::Machine;
 use trunkline_types::Timestamp;
@@ -24,6 +24,9 @@ pub(super) struct ChangeLog {
     /// Variables whose alarms have a state that must be saved and that no note contains: a delay
     /// has begun or ended, or the alarm is new. Empty unless a reader saves states.
     unkept: BTreeSet<u32>,
+    /// Alarms, by variable and name, whose kept state must be dropped, each with the version of its
+    /// removal. Empty unless a reader saves states.
+    gone: BTreeMap<(String, String), u64>,
     /// The version of the newest snapshot of an alarm.
     version: u64,
 }
@@ -75,8 +78,26 @@ impl ChangeLog {
         }
     }
 
-    pub(super) fn take_unkept(&mut self) -> BTreeSet<u32> {
-        std::mem::take(&mut self.unkept)
+    /// Notes that a variable no longer has this alarm. A new one with its name has a newer snapshot.
+    pub(super) fn note_gone(&mut self, variable: &str, alarm: &str, wakes: &mut Wakes) {
+        if !self.keeps_states() {
+            return;
+        }
+        let version = self.next_version();
+        self.gone
+            .insert((variable.to_owned(), alarm.to_owned()), version);
+        for place in self.readers.iter().flatten().filter(|one| one.keeps_states) {
+            wakes.add(&place.outbox);
+        }
+    }
+
+    pub(super) fn take_unkept(&mut self) -> (BTreeSet<u32>, Vec<AlarmSnapshot>) {
+        let gone = std::mem::take(&mut self.gone).into_iter();
+        let gone = gone.map(|((variable, alarm), version)| AlarmSnapshot {
+            version,
+            kept: KeptAlarm::gone(&variable, &alarm),
+        });
+        (std::mem::take(&mut self.unkept), gone.collect())
     }
 
     /// Returns a version that is greater than all before it.
@@ -217,7 +238,8 @@ impl AlarmReader {
         let log = self.log.lock();
         let place = log.readers.get(self.slot).and_then(Option::as_ref);
         place.is_none_or(|place| {
-            place.next == log.end() && (!place.keeps_states || log.unkept.is_empty())
+            let has_states = !log.unkept.is_empty() || !log.gone.is_empty();
+            place.next == log.end() && !(place.keeps_states && has_states)
         })
     }
 }
@@ -230,6 +252,7 @@ impl Drop for AlarmReader {
         }
         if !log.keeps_states() {
             log.unkept.clear();
+            log.gone.clear();
         }
         log.trim();
     }

@@ -456,8 +456,16 @@ impl AlarmTable {
         self.append(variable, entry, change, wakes);
     }
 
-    /// Logs the end of an alarm that no longer exists, unless it is normal.
+    /// Logs the end of an alarm that its variable no longer has, and has its kept state dropped.
     fn enter_removed(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
+        self.enter_end(variable, entry, moment, wakes);
+        // After the note of its end, whose state would otherwise be kept.
+        let mut log = self.log.lock();
+        log.note_gone(variable.name(), &entry.definition.name, wakes);
+    }
+
+    /// Logs the end of an alarm that no longer exists, unless it is normal.
+    fn enter_end(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
         let from = entry.record.state;
         if from == AlarmState::Normal {
             return;
@@ -706,7 +714,7 @@ impl Alarms<'_> {
             let alarms = known.alarms.take();
             self.unlist(variable.handle(), &alarms);
             for entry in &alarms {
-                self.table.enter_removed(variable, entry, moment, wakes);
+                self.table.enter_end(variable, entry, moment, wakes);
             }
             variable.detach::<VariableAlarms>(state);
         }
@@ -957,11 +965,12 @@ impl Alarms<'_> {
         AlarmReader::new(&self.table.log, wake, keeps_states)
     }
 
-    /// Takes the states that must be saved and that no note contains. A note that a reader takes
-    /// afterwards may be older or newer than these: compare the versions.
+    /// Takes the states that must be saved and that no note contains, and the alarms that are gone.
+    /// A note that a reader takes afterwards may be older or newer than these: compare the versions.
     pub fn unkept(&self) -> Vec<AlarmSnapshot> {
-        let handles = self.table.log.lock().take_unkept();
-        self.snapshots(handles)
+        let (handles, mut found) = self.table.log.lock().take_unkept();
+        found.extend(self.snapshots(handles));
+        found
     }
 
     /// Returns the states of all alarms.
