@@ -215,7 +215,7 @@ impl Server {
         })
     }
 
-    /// Waits until a query counts so many samples. Returns how many there are.
+    /// Waits until a query counts this number of samples. Returns the number that it counted.
     fn wait_for(&self, samples: u64) -> Outcome<u64> {
         let path = self.kind.count_path();
         let mut connection = Connection::open(self.port)?;

@@ -133,7 +133,7 @@ const ROW_BYTES_MIN: u64 = 6;
 /// Seconds between two calls of the recorder.
 const RECORD_EVERY: i64 = 100;
 
-/// Records a library's variables of type f64 at 1 Hz until the history takes so many bytes on the
+/// Records a library's variables of type f64 at 1 Hz until the history takes this number of bytes on the
 /// disk, and ends before `until`. Values have 52 random bits, and times jitter by a millisecond, so
 /// that nothing compresses well. Returns the bytes.
 pub(super) fn bytes(

@@ -96,7 +96,7 @@ fn minute(client: &Client, killed: i64) -> Outcome<(usize, i64)> {
     Ok((count, newest))
 }
 
-/// Waits until the engine has recorded so many rows.
+/// Waits until the engine has recorded this number of rows.
 fn record_until(client: &Client, rows: u64) -> Outcome<()> {
     let options = SubscribeOptions::default();
     let figures = client.subscribe(&[RECORDED], Contract::Latest, options)?;

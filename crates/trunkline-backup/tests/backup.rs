@@ -211,7 +211,7 @@ fn renewed_backup_copies_only_files_that_it_lacks() {
     let third = site.create(&mut always).unwrap();
     assert_eq!(third.0, 6, "and a new file with its summary and footer");
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
-    // Nothing is left of what is no longer part of it.
+    // Files that are no longer part of it are removed.
     let places = rig::files(&site.backup());
     assert_eq!(places.len(), 12 + 2, "{places:?}");
 }

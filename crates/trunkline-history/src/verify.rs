@@ -100,7 +100,7 @@ impl Finding {
 /// returns false.
 ///
 /// # Errors
-/// [`FolderError`]: there is no history, or the folder cannot be read at all. Damage is no error.
+/// [`FolderError`]: there is no history, or the folder cannot be read at all. Damage is not an error.
 pub fn verify(
     folder: &Path,
     wall: Timestamp,

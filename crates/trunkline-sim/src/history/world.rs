@@ -21,7 +21,7 @@ use crate::trace::Trace;
 const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
-/// Calls of maintenance after which it is said to have no end.
+/// Maximum number of calls of maintenance in a row; more are a violation.
 const CALLS_MAX: usize = 10_000;
 
 pub struct HistoryWorld {
