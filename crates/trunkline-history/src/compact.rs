@@ -45,12 +45,26 @@ pub(crate) fn choose(
             };
             let following = of_date.iter().skip(start).take_while(fits);
             let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
-            if chosen.len() >= least {
+            // A file that covers these has the name that the joined file would get.
+            let name = joined_path(&chosen);
+            let is_taken = parts
+                .iter()
+                .any(|part| Some(&part.row.path) == name.as_ref());
+            if chosen.len() >= least && !is_taken {
                 return chosen;
             }
         }
     }
     Vec::new()
+}
+
+/// The path of the file that these are joined to; `None` without files.
+fn joined_path(parts: &[Arc<Part>]) -> Option<String> {
+    let segments = || parts.iter().filter_map(|part| segments_of(&part.row.path));
+    let first = segments().map(|(first, _)| first).min()?;
+    let last = segments().map(|(_, last)| last).max()?;
+    let date = date_of(&parts.first()?.row.path);
+    Some(format!("{date}/{first:010}-{last:010}.parquet"))
 }
 
 /// The folder of a file, which names its date.
@@ -98,15 +112,9 @@ pub(crate) fn join(
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
     now: i64,
 ) -> Result<Option<PartRow>, Error> {
-    let segments = || parts.iter().filter_map(|part| segments_of(&part.row.path));
-    let (Some(first), Some(last)) = (
-        segments().map(|(first, _)| first).min(),
-        segments().map(|(_, last)| last).max(),
-    ) else {
+    let Some(path) = joined_path(parts) else {
         return Ok(None);
     };
-    let date = parts.first().map_or("", |part| date_of(&part.row.path));
-    let path = format!("{date}/{first:010}-{last:010}.parquet");
     let mut writer = PartWriter::create(folder, &path)?;
     for part in parts {
         let is_known = |id: u32| id == ENGINE_SERIES || series.iter().any(|one| one.id == id);

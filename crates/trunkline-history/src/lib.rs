@@ -388,6 +388,8 @@ impl FileHistory {
     ) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
         lock(&self.catalogue).replace_parts(&paths, &added)?;
+        // A file with the name of one that it replaces is not removed.
+        let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
         let mut parts = stored.parts.to_vec();
         parts.retain(|part| !paths.contains(&part.row.path));
@@ -400,7 +402,8 @@ impl FileHistory {
         stored.parts = Arc::new(parts);
         stored.tail.frozen.retain(|one| Some(one.number) != segment);
         drop(stored);
-        lock(&self.unused).extend(removed.iter().cloned());
+        let is_replaced = |part: &&Arc<Part>| !kept.contains(&part.row.path);
+        lock(&self.unused).extend(removed.iter().filter(is_replaced).cloned());
         Ok(())
     }
 

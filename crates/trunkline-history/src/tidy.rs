@@ -209,12 +209,16 @@ impl<'a> Tidy<'a> {
     fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
         self.catalogue.replace_parts(&paths, &added)?;
+        // A file with the name of one that it replaces is not removed.
+        let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         self.parts.retain(|part| !paths.contains(&part.row.path));
         let added = added
             .into_iter()
             .map(|row| Arc::new(Part::new(self.folder, row)));
         self.parts.extend(added);
-        removed.iter().try_for_each(|part| part.remove())
+        let is_replaced = |part: &&Arc<Part>| !kept.contains(&part.row.path);
+        let mut removed = removed.iter().filter(is_replaced);
+        removed.try_for_each(|part| part.remove())
     }
 }
 

@@ -138,9 +138,14 @@ fn readers_have_every_row_once_while_an_engine_moves_rows() {
             .map(|_| {
                 scope.spawn(move || {
                     let mut answers = 0;
-                    while !*is_over.lock().unwrap() {
+                    while answers == 0 || !*is_over.lock().unwrap() {
                         let before: Vec<Line> = acknowledged.lock().unwrap().clone();
-                        let found = read_folder(place, &all()).unwrap();
+                        let found = match read_folder(place, &all()) {
+                            Ok(found) => found,
+                            // On a busy machine, this reader may be much slower than the engine.
+                            Err(error) if error.to_string().contains("faster") => continue,
+                            Err(error) => panic!("{error}"),
+                        };
                         assert_eq!(found.states, Vec::<String>::new());
                         let present: BTreeSet<&Line> = found.lines.iter().collect();
                         assert_eq!(present.len(), found.lines.len(), "no row comes twice");
