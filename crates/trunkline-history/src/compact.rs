@@ -187,3 +187,36 @@ fn since(rows: &Rows, time: i64) -> Rows {
     }
     left
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &str, segment: u64) -> Arc<Part> {
+        let row = PartRow {
+            path: format!("samples/date=2026-11-28/{name}.parquet"),
+            segment,
+            first_time: 0,
+            last_time: 0,
+            rows: 10,
+            bytes: 1000,
+            expires: i64::MAX,
+            data_bytes: 900,
+            footer: 0,
+            summary: 0,
+        };
+        Arc::new(Part::new(Path::new("/nowhere"), row))
+    }
+
+    /// Otherwise the joined file would replace one of those that it is joined of, and be removed
+    /// with them.
+    #[test]
+    fn files_are_not_joined_to_one_with_the_name_of_a_file_that_is_there() {
+        let joined = part("0000000001-0000000004", 4);
+        let restored = part("0000000003", 3);
+        let chosen = choose(&[joined, Arc::clone(&restored)], &BTreeSet::new(), 2);
+        assert!(chosen.is_empty());
+        let chosen = choose(&[restored, part("0000000005", 5)], &BTreeSet::new(), 2);
+        assert_eq!(chosen.len(), 2);
+    }
+}
