@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreErrorKind;
-use trunkline_history::copied::{self, LOCK, Listed, UNFINISHED};
+use trunkline_history::backup_files::{self, LOCK, Listed, UNFINISHED};
 use trunkline_types::Timestamp;
 
 use crate::error::Error;
@@ -312,17 +312,18 @@ impl Run<'_, '_> {
     /// Copies the logs first, then the catalogue, then what it lists.
     fn copy_history(&mut self, folder: &Path) -> Result<(), Error> {
         self.copy_logs(folder)?;
-        let path = format!("{HISTORY}{}", copied::CATALOGUE);
+        let path = format!("{HISTORY}{}", backup_files::CATALOGUE);
         let mut files = Files::default();
         let mut before = None;
         for _ in 0..CATALOGUES_MAX {
-            let catalogue = folder.join(copied::CATALOGUE);
+            let catalogue = folder.join(backup_files::CATALOGUE);
             if !catalogue.exists() {
                 return self.without_catalogue(folder);
             }
             let copy = self.place(&path)?;
             copy_database(&catalogue, &copy, &mut self.meter)?;
-            let listed = copied::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
+            let listed =
+                backup_files::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
             // A file that the same catalogue lists again is not replaced by another one.
             let is_same = before.as_ref() == Some(&listed);
             if self.copy_listed(folder, &listed, is_same, &mut files)? {
@@ -349,7 +350,7 @@ impl Run<'_, '_> {
     }
 
     fn copy_logs(&mut self, folder: &Path) -> Result<(), Error> {
-        for log in copied::logs(folder).map_err(Error::History)? {
+        for log in backup_files::logs(folder).map_err(Error::History)? {
             let name = log.path.file_name().unwrap_or_default().to_string_lossy();
             let path = format!("{HISTORY}{name}");
             let place = self.place(&path)?;
@@ -361,7 +362,7 @@ impl Run<'_, '_> {
             };
             let mut of_copy = log.clone();
             of_copy.path = place;
-            let damage = copied::damage_of_log(&of_copy).map_err(Error::History)?;
+            let damage = backup_files::damage_of_log(&of_copy).map_err(Error::History)?;
             if !damage.is_empty() {
                 self.note_damage(&path, damage);
             }
@@ -383,7 +384,7 @@ impl Run<'_, '_> {
         let by_stem: HashMap<&str, &Listed> = listed.iter().map(|one| (one.stem(), one)).collect();
         let mut wanted: BTreeMap<String, Option<&Listed>> = BTreeMap::new();
         for inside in walk(folder)? {
-            match copied::stem_of(&inside) {
+            match backup_files::stem_of(&inside) {
                 // A file without an entry is a leftover, or newer than the catalogue.
                 Some(stem) => {
                     if let Some(one) = by_stem.get(stem) {
@@ -499,7 +500,7 @@ fn walk(folder: &Path) -> Result<Vec<String>, Error> {
             let is_own = is_top
                 && (name == LOCK
                     || name == UNFINISHED
-                    || name.starts_with(copied::CATALOGUE)
+                    || name.starts_with(backup_files::CATALOGUE)
                     || name.ends_with(".tlh"));
             let kind = match entry.file_type() {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,

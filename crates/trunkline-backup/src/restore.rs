@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trunkline_history::copied::FolderLock;
+use trunkline_history::backup_files::FolderLock;
 use trunkline_store::StoreLock;
 use trunkline_types::Timestamp;
 

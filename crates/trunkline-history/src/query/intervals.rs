@@ -11,8 +11,8 @@ use trunkline_types::history::{Bucket, HistoryMark, RowKey};
 use super::progress::SeriesProgress;
 use super::reading::{INDEX_WORK, Last, Reading, Room, Span, last_key, previous_key};
 use crate::error::Error;
-use crate::steps::{Content, Step, content_of, has_numbers, steps};
-use crate::summary::{Filling, Summary};
+use crate::files::row_order::{Content, Step, content_of, has_numbers, steps};
+use crate::files::summary::{Filling, Summary};
 
 /// Bounds of what is read at a time.
 const ROOM: Room = Room {

@@ -10,8 +10,8 @@ use super::intervals::Next;
 use super::progress::SeriesProgress;
 use super::reading::{Last, Reading, Room, Span, last_key, previous_key};
 use crate::error::Error;
-use crate::schema::number_of;
-use crate::steps::{Content, Step, content_of, steps};
+use crate::files::row_order::{Content, Step, content_of, steps};
+use crate::files::schema::number_of;
 
 /// Bounds of what is read at a time.
 const ROOM: Room = Room {

@@ -14,8 +14,8 @@ use trunkline_types::{Pattern, Position};
 
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
-use crate::part::{self, Part, PartStream};
-use crate::tail::Segment;
+use crate::files::part::{self, Part, PartStream};
+use crate::log::tail::Segment;
 
 /// Work of a page, in rows that are decoded.
 pub(crate) const PAGE_WORK: usize = 512 << 10;

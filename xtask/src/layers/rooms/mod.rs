@@ -107,6 +107,16 @@ const CRATES: &[(&str, Ranks)] = &[
         &["read_values", "recover", "rows", "scale"],
         &["rewrite"],
     ]),
+    ("trunkline-history", &[
+        &["error", "sync"],
+        &["paths"],
+        &["catalogue"],
+        &["log", "rules"],
+        &["files"],
+        &["query"],
+        &["folder"],
+        &["engine"],
+    ]),
     ("trunkline-ring", &[
         &["large_pages", "padded", "position", "sync", "words"],
         &["last_value", "slab", "waits", "whole_word"],

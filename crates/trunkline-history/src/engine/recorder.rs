@@ -17,13 +17,13 @@ use trunkline_types::history::{
     HistoryEvent, HistoryMark, HistoryRule, HistorySettings, Row, RowKey, Rows,
 };
 use trunkline_types::ledger::EndedItem;
-use trunkline_types::name::is_reserved;
 use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Scope, Tick, Timestamp};
 
-use crate::catalogue::{Catalogue, ENGINE_SERIES, Series};
+use crate::catalogue::{ADDED, Catalogue, ENGINE_SERIES, RETIRED, STOPPED, Series};
 use crate::error::Error;
+use crate::files::schema::{Storage, number_of};
 use crate::log::Log;
-use crate::schema::{Storage, number_of};
+use crate::rules::settings_of;
 
 /// The subscription of the variables of which every update is recorded. Those of the others follow.
 const EVERY_UPDATE: u32 = 1;
@@ -34,11 +34,6 @@ const WAITING: Contract = Contract::All {
 };
 /// Rows that are committed together.
 const COMMIT_ROWS: usize = 256 << 10;
-/// Sequences of events, which have none, so that those of one time are in this order after its
-/// updates.
-const RETIRED: u64 = u64::MAX - 2;
-const ADDED: u64 = u64::MAX - 1;
-pub(crate) const STOPPED: u64 = u64::MAX;
 /// Bytes of values that are committed together.
 const COMMIT_BYTES: usize = 64 << 20;
 /// Slots without a recorded variable.
@@ -481,16 +476,6 @@ impl Recorder {
         }
         stopped
     }
-}
-
-/// The settings of a variable: those of the first rule that matches its name.
-pub(crate) fn settings_of(rules: &[HistoryRule], variable: &str) -> Option<HistorySettings> {
-    let matches = |rule: &&HistoryRule| {
-        // `**` is not meant to include the engine's own variables.
-        let is_own = is_reserved(variable) && !rule.pattern.as_str().starts_with('_');
-        !is_own && rule.pattern.matches(variable)
-    };
-    rules.iter().find(matches)?.settings
 }
 
 /// Returns the ids of the series of these variables, and which are new: they are added to the

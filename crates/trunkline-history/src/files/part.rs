@@ -30,11 +30,12 @@ use parquet::schema::types::ColumnPath;
 use trunkline_types::history::{HistoryMark, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
-use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::error::Error;
-use crate::footer::{self, Content, FileNote, Footer};
-use crate::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
-use crate::summary::{self, Filling, Summarizer, Summary};
+use crate::files::block_checksums::{CheckedFile, ChecksumWriter};
+use crate::files::footer::{self, Content, FileNote, Footer};
+use crate::files::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
+use crate::files::summary::{self, Filling, Summarizer, Summary};
+use crate::paths::{UNFINISHED, remove_if_there};
 use crate::sync::lock;
 
 /// Rows per page of a column: the least that a reader decodes.
@@ -283,9 +284,6 @@ fn inside(folder: &Path, path: &Path) -> String {
     inside.display().to_string()
 }
 
-/// Folder of files that are still being written, so that nobody reads them.
-pub(crate) const UNFINISHED: &str = "unfinished";
-
 /// Returns the first and the last segment of the log whose rows are in a file, by its path; `None`
 /// if this is not the name of a part.
 pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
@@ -315,9 +313,9 @@ impl Part {
 
     /// Removes the files.
     pub(crate) fn remove(&self) -> Result<(), Error> {
-        crate::remove_if_there(&self.path)?;
-        crate::remove_if_there(&self.summary_path)?;
-        crate::remove_if_there(&self.footer_path)
+        remove_if_there(&self.path)?;
+        remove_if_there(&self.summary_path)?;
+        remove_if_there(&self.footer_path)
     }
 
     fn index(&self) -> Result<Arc<Index>, Error> {

@@ -6,6 +6,8 @@
 //!          summary
 //! ```
 
+pub(crate) mod snapshot;
+
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
@@ -18,6 +20,10 @@ use crate::error::Error;
 const VERSION: u32 = 1;
 /// The series of the history itself, whose events concern every variable.
 pub(crate) const ENGINE_SERIES: u32 = 0;
+/// Sequence numbers of events, which have none of their own: events of one time come after its updates, in this order.
+pub(crate) const RETIRED: u64 = u64::MAX - 2;
+pub(crate) const ADDED: u64 = u64::MAX - 1;
+pub(crate) const STOPPED: u64 = u64::MAX;
 /// Longest name and units of a definition.
 const TEXT_BYTES_MAX: usize = 4096;
 

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::PartRow;
-use crate::compact::date_of;
 use crate::error::Error;
-use crate::folder::SET_APART;
-use crate::footer;
-use crate::part::{self, Part};
-use crate::{files_below, files_in, remove_if_there, summary};
+use crate::files::footer;
+use crate::files::join::date_of;
+use crate::files::part::{self, Part};
+use crate::files::{files_in, summary};
+use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
 
 /// Removes unfinished files, and files whose rows are still in the log or in the files of the
 /// catalogue. Other files that the catalogue does not have are set apart: nothing that may be the
 /// only copy is removed. Returns the number of files that were set apart.
 pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<usize, Error> {
     let mut count = 0;
-    let unfinished = folder.join(part::UNFINISHED);
+    let unfinished = folder.join(UNFINISHED);
     if unfinished.exists() {
         std::fs::remove_dir_all(unfinished)?;
     }

@@ -1,5 +1,12 @@
 //! A folder that is read without recording into it, also while an engine does.
 
+pub mod backup_files;
+pub(crate) mod compact;
+pub(crate) mod export;
+pub(crate) mod lock_file;
+pub(crate) mod rebuild;
+pub(crate) mod verify;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::io::ErrorKind;
@@ -11,15 +18,16 @@ use trunkline_engine::store::StoreErrorKind;
 use trunkline_types::history::{HistoryPage, HistoryQuery};
 use trunkline_types::{DataType, Timestamp};
 
+use crate::catalogue::snapshot::{ATTEMPTS, Snapshot};
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
-use crate::held;
+use crate::files::files_in;
+use crate::files::part::Part;
 use crate::log;
-use crate::part::Part;
+use crate::log::tail::{Segment, SeriesRows};
+use crate::log::unsealed::{self, DamagedLog, Unsealed};
+use crate::paths::{CATALOGUE, SET_APART};
 use crate::query::{self, View};
-use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
-use crate::tail::{Segment, SeriesRows};
-use crate::unsealed::{self, DamagedLog, Unsealed};
 
 /// The folder of a history, for reading. Nothing in the folder is changed, and an engine may record
 /// into it meanwhile.
@@ -272,7 +280,7 @@ impl HistoryFolder {
         let of_logs = segments.iter().flat_map(|one| one.rows.values());
         let times = of_parts.chain(of_logs.filter_map(SeriesRows::times));
         let mut info = FolderInfo {
-            is_in_use: held::is_held(&self.folder)?,
+            is_in_use: lock_file::is_held(&self.folder)?,
             series: series.iter().filter(|one| one.id != ENGINE_SERIES).count() as u64,
             rows: filed + log_rows,
             times: times.reduce(wider).map(timestamps),
@@ -313,9 +321,6 @@ impl HistoryFolder {
     }
 }
 
-/// Folder of files that the catalogue did not have.
-pub(crate) const SET_APART: &str = "set-apart";
-
 /// Rows of each series with their first and last time.
 type Totals = HashMap<u32, (u64, Option<(i64, i64)>)>;
 
@@ -345,7 +350,7 @@ impl Content {
         series.extend(unsealed::unknown(&unsealed.series, &series)?);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
         // An engine that records is not interrupted.
-        if !held::is_held(folder)? {
+        if !lock_file::is_held(folder)? {
             unsealed.add_end(sealed);
         }
         let parts = snapshot.parts.into_iter();
@@ -400,7 +405,7 @@ fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
 pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
     let has_folder = folder.is_dir() && !folder.join(CATALOGUE).exists();
     let has_files = || -> Result<bool, Error> {
-        Ok(!log::segments(folder)?.is_empty() || !crate::files_in(folder)?.is_empty())
+        Ok(!log::segments(folder)?.is_empty() || !files_in(folder)?.is_empty())
     };
     Ok(match has_folder && has_files()? {
         true => Error::damaged("there is no catalogue.sqlite, but there are files"),

@@ -9,7 +9,7 @@ use trunkline_types::history::{HistorySeries, SeriesData};
 
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::schema::{Batch, SCHEMA, column};
+use crate::files::schema::{Batch, SCHEMA, column};
 
 static EXPORTED: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     let text = |name: &str| Arc::new(Field::new(name, ArrowType::Utf8, false));

@@ -3,7 +3,7 @@
 use trunkline_types::DataType;
 use trunkline_types::history::{HistoryMark, Rows};
 
-use crate::schema::{Storage, number_of};
+use crate::files::schema::{Storage, number_of};
 
 /// What comes next in a series.
 #[derive(Clone, Copy, Debug)]

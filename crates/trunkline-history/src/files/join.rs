@@ -5,13 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_types::history::{HistoryRule, Rows};
+use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
-use crate::part::{Part, PartWriter, segments_of};
-use crate::recorder;
-use crate::seal::expires_of;
+use crate::files::part::{Part, PartWriter, segments_of};
+use crate::files::seal::expires_of;
 
 /// Rows below which a file is small, and up to which files are joined.
 const SMALL_ROWS: u64 = 2 << 20;
@@ -72,17 +71,6 @@ pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns how long the rules keep the rows of a series; `None`: for ever. Events that concern every
-/// variable are kept as long as the rows that are kept longest.
-pub(crate) fn keep_of(rules: &[HistoryRule], series: &Series) -> Option<Duration> {
-    if series.id != ENGINE_SERIES {
-        return recorder::settings_of(rules, &series.name)?.keep;
-    }
-    let settings = rules.iter().filter_map(|rule| rule.settings.as_ref());
-    let keeps: Option<Vec<Duration>> = settings.map(|settings| settings.keep).collect();
-    keeps?.into_iter().max()
-}
-
 /// Returns the time after which none of the rows of a part is kept. A part that cannot be read is
 /// kept, because nobody knows how old its rows are.
 pub(crate) fn expiry(
@@ -94,7 +82,7 @@ pub(crate) fn expiry(
         return i64::MAX;
     };
     let of_engine = Series::of_engine();
-    let of_span = |(id, span): (u32, crate::part::Span)| {
+    let of_span = |(id, span): (u32, crate::files::part::Span)| {
         let known = series.iter().find(|one| one.id == id);
         let keep = keep_of(known.unwrap_or(&of_engine));
         let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));

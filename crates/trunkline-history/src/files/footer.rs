@@ -20,7 +20,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::part::Span;
+use crate::files::part::Span;
 
 const MAGIC: &[u8; 8] = b"TLHFOT01";
 const HEAD: usize = 16;

@@ -12,15 +12,17 @@ use std::path::Path;
 use trunkline_types::Timestamp;
 
 use crate::catalogue::{Catalogue, PartRow, Series};
-use crate::compact::date_of;
 use crate::error::Error;
-use crate::folder::{FolderError, SET_APART};
-use crate::footer::{self, FileNote};
-use crate::part::{Span, UNFINISHED};
-use crate::snapshot::{CATALOGUE, CATALOGUE_LOG};
-use crate::unsealed::Unsealed;
-use crate::verify::Finding;
-use crate::{files_in, held, log};
+use crate::files::files_in;
+use crate::files::footer::{self, FileNote};
+use crate::files::join::date_of;
+use crate::files::part::Span;
+use crate::folder::FolderError;
+use crate::folder::lock_file;
+use crate::folder::verify::Finding;
+use crate::log;
+use crate::log::unsealed::Unsealed;
+use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
 
 /// A new catalogue.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,7 +71,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     if !has_files {
         return Err(Error::NoHistory);
     }
-    let _held = held::hold(folder)?;
+    let _held = lock_file::hold(folder)?;
     let scanned = scan(folder, wall)?;
     let unfinished = folder.join(UNFINISHED);
     if unfinished.exists() {
@@ -175,7 +177,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     for damaged in &unsealed.damaged {
         scanned.left_out.extend(Finding::of_log(damaged));
     }
-    let new = crate::unsealed::unknown(&unsealed.series, &scanned.series)?;
+    let new = crate::log::unsealed::unknown(&unsealed.series, &scanned.series)?;
     scanned.series.extend(new);
     Ok(scanned)
 }

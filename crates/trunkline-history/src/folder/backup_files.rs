@@ -12,13 +12,11 @@ use trunkline_engine::history::HistoryError;
 
 use crate::catalogue::{Catalogue, PartRow};
 use crate::error::Error;
-pub use crate::held::LOCK;
-use crate::part::Part;
-pub use crate::snapshot::CATALOGUE;
-use crate::{held, log, part};
-
-/// Name of the folder with files that are being written.
-pub const UNFINISHED: &str = part::UNFINISHED;
+use crate::files::part::Part;
+use crate::folder::lock_file;
+pub use crate::folder::lock_file::LOCK;
+use crate::log;
+pub use crate::paths::{CATALOGUE, UNFINISHED};
 
 /// A log of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,7 +150,7 @@ impl FolderLock {
         if !folder.exists() {
             return Ok(None);
         }
-        let held = held::hold(folder).map_err(|error| error.of(folder))?;
+        let held = lock_file::hold(folder).map_err(|error| error.of(folder))?;
         Ok(Some(Self { _file: held }))
     }
 }

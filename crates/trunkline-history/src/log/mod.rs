@@ -18,6 +18,9 @@
 //! can be read without the catalogue. A frame whose CRC does not match is skipped and reported if
 //! valid frames follow. Otherwise a crash interrupted its commit, which was never acknowledged.
 
+pub(crate) mod tail;
+pub(crate) mod unsealed;
+
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};

@@ -9,10 +9,9 @@ use std::path::Path;
 
 use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
+use crate::paths::{CATALOGUE, CATALOGUE_LOG};
 
 /// Name of the catalogue in the folder of a history.
-pub const CATALOGUE: &str = "catalogue.sqlite";
-pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
 /// Attempts to read one state of a folder that changes.
 pub(crate) const ATTEMPTS: u32 = 20;
 /// Length of the head of a write-ahead log, which changes when the log is begun anew.

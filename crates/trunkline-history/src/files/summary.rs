@@ -26,7 +26,7 @@ use trunkline_types::history::{Bucket, Rows};
 
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::steps::{Content, Step, content_of, has_numbers, steps};
+use crate::files::row_order::{Content, Step, content_of, has_numbers, steps};
 
 /// Rows of a bucket, on average at least.
 const ROWS_PER_BUCKET: u64 = 256;

@@ -9,17 +9,20 @@ use std::sync::Arc;
 use trunkline_types::Timestamp;
 use trunkline_types::history::{RowKey, Rows};
 
+use crate::catalogue::snapshot::{ATTEMPTS, Snapshot};
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
-use crate::checked::BLOCK;
 use crate::error::Error;
+use crate::files::block_checksums::BLOCK;
+use crate::files::footer::Footer;
+use crate::files::part::{self, Part, Span};
+use crate::files::summary::Filler;
+use crate::files::{files_in, summary};
+use crate::folder::lock_file;
+use crate::folder::rebuild::scan;
 use crate::folder::{FolderError, absence};
-use crate::footer::Footer;
-use crate::part::{self, Part, Span};
-use crate::rebuild::scan;
-use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
-use crate::summary::Filler;
-use crate::unsealed::{self, DamagedLog, Unsealed};
-use crate::{files_in, held, log, summary};
+use crate::log;
+use crate::log::unsealed::{self, DamagedLog, Unsealed};
+use crate::paths::CATALOGUE;
 
 /// Findings that are kept; the others are counted.
 const FINDINGS_MAX: usize = 10_000;
@@ -538,7 +541,7 @@ impl Check<'_> {
     /// Names files that the catalogue does not have. An engine that records may be about to enter
     /// them.
     fn strangers(&mut self, known: &HashSet<String>) -> Result<(), Error> {
-        if held::is_held(self.folder)? {
+        if lock_file::is_held(self.folder)? {
             return Ok(());
         }
         for path in files_in(self.folder)? {

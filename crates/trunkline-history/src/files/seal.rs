@@ -10,8 +10,8 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
-use crate::part::PartWriter;
-use crate::tail::Segment;
+use crate::files::part::PartWriter;
+use crate::log::tail::Segment;
 
 const DAY: i64 = 86_400_000_000_000;
 

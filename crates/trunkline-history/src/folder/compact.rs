@@ -8,13 +8,16 @@ use trunkline_types::Timestamp;
 use trunkline_types::history::HistoryRule;
 
 use crate::catalogue::{Catalogue, PartRow, Series};
-use crate::compact::{self, keep_of};
 use crate::error::Error;
+use crate::files::join::{self};
+use crate::files::part::Part;
+use crate::files::{orphans, seal};
+use crate::folder::lock_file;
 use crate::folder::{FolderError, absence};
-use crate::part::Part;
-use crate::snapshot::CATALOGUE;
-use crate::unsealed::{self, DamagedLog, Unsealed};
-use crate::{held, leftovers, log, remove_if_there, seal};
+use crate::log;
+use crate::log::unsealed::{self, DamagedLog, Unsealed};
+use crate::paths::{CATALOGUE, remove_if_there};
+use crate::rules::keep_of;
 
 /// Files of one date that are joined at once, at least.
 const FILES_MIN: usize = 2;
@@ -75,14 +78,14 @@ impl<'a> Tidy<'a> {
         if !folder.join(CATALOGUE).exists() {
             return Err(absence(folder)?);
         }
-        let held = held::hold(folder)?;
+        let held = lock_file::hold(folder)?;
         let mut catalogue = Catalogue::open(&folder.join(CATALOGUE), false)?;
         let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
-        let apart = leftovers::remove(folder, &rows, &log::segments(folder)?)?;
+        let apart = orphans::remove(folder, &rows, &log::segments(folder)?)?;
         let mut done = Compacted::default();
         if apart > 0 {
-            done.damage.push(leftovers::sentence(apart));
+            done.damage.push(orphans::sentence(apart));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let mut unsealed = Unsealed::read(folder, sealed, wall)?;
@@ -137,13 +140,13 @@ impl<'a> Tidy<'a> {
         }
         let mut skipped = BTreeSet::new();
         while go_on(&self.done) {
-            let chosen = compact::choose(&self.parts, &skipped, FILES_MIN);
+            let chosen = join::choose(&self.parts, &skipped, FILES_MIN);
             if chosen.is_empty() {
                 break;
             }
             let rules = self.rules;
             let keep = |series: &Series| keep_of(rules, series);
-            match compact::join(self.folder, &chosen, &self.series, &keep, self.now) {
+            match join::join(self.folder, &chosen, &self.series, &keep, self.now) {
                 Ok(mut joined) => {
                     let rows =
                         |parts: &[Arc<Part>]| parts.iter().map(|one| one.row.rows).sum::<u64>();
@@ -197,7 +200,7 @@ impl<'a> Tidy<'a> {
         let rules = self.rules;
         let keep = |series: &Series| keep_of(rules, series);
         for part in self.parts.clone() {
-            let expires = compact::expiry(&part, &self.series, &keep);
+            let expires = join::expiry(&part, &self.series, &keep);
             if expires < self.now {
                 self.replace(std::slice::from_ref(&part), Vec::new())?;
                 self.done.removed_rows += part.row.rows;

@@ -5,11 +5,11 @@ use std::path::Path;
 use trunkline_types::Timestamp;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
+use crate::catalogue::STOPPED;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::log;
-use crate::recorder;
-use crate::tail::Segment;
+use crate::log::tail::Segment;
 
 /// The logs of a folder, as a run of the engine left them or writes them now.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Unsealed {
                     key: RowKey {
                         time: last.as_nanos(),
                         epoch,
-                        sequence: recorder::STOPPED,
+                        sequence: STOPPED,
                     },
                     event: HistoryEvent::Interrupted,
                 });
@@ -126,7 +126,7 @@ fn losses(damage: &[Option<Timestamp>], epoch: u64, wall: Timestamp) -> Rows {
             key: RowKey {
                 time: before.unwrap_or(wall).as_nanos(),
                 epoch,
-                sequence: recorder::STOPPED,
+                sequence: STOPPED,
             },
             event: HistoryEvent::Lost(None),
         });

@@ -1,0 +1,26 @@
+//! The Parquet files, and what belongs to them.
+
+pub(crate) mod block_checksums;
+pub(crate) mod footer;
+pub(crate) mod join;
+pub(crate) mod orphans;
+pub(crate) mod part;
+pub(crate) mod row_order;
+pub(crate) mod schema;
+pub(crate) mod seal;
+pub(crate) mod summary;
+
+use std::path::Path;
+
+use crate::error::Error;
+use crate::paths::files_below;
+
+/// Returns the paths of all files of rows within the folder.
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
+    let all = files_below(&folder.join("samples"))?.into_iter();
+    let inside = all.filter_map(|path| {
+        let inside = path.strip_prefix(folder).ok()?.to_str()?;
+        part::segments_of(inside).map(|_| inside.to_owned())
+    });
+    Ok(inside.collect())
+}

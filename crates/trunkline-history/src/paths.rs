@@ -1,0 +1,41 @@
+//! The names of the files and folders of a history, and what the rooms do with such files.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Name of the catalogue.
+pub const CATALOGUE: &str = "catalogue.sqlite";
+pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
+/// Name of the folder with files that are being written.
+pub const UNFINISHED: &str = "unfinished";
+/// Name of the folder with files that the catalogue does not list.
+pub(crate) const SET_APART: &str = "set-apart";
+
+/// Removes a file; it is no error if there is none.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the files in the folders of dates below a folder.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    let dates = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+        dates => dates?,
+    };
+    for date in dates {
+        let date = date?;
+        if !date.file_type()?.is_dir() {
+            continue;
+        }
+        for file in std::fs::read_dir(date.path())? {
+            found.push(file?.path());
+        }
+    }
+    Ok(found)
+}
