@@ -92,8 +92,8 @@ fn top() -> Vec<Variable> {
     ]
 }
 
-/// The totals that the plant received, delivered and holds, from its books; exact to the last
-/// digit.
+/// Returns the variables for the totals of the books: amounts received, delivered and stored, and
+/// the error.
 fn balance() -> Vec<Variable> {
     vec![
         total("balance/mass_in", |plant| kilograms(plant.books.received()))

@@ -156,8 +156,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// Starts the engine. If another engine still uses the store or the history, reports this and waits
-/// for that engine to stop.
+/// Starts the engine. If another engine still uses the store or the history, reports this and
+/// retries for a few seconds.
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
         let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));

@@ -111,7 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = match args.no_wait {
         true => Connection::new(&targets.engine, context)?,
         false => {
-            // The time of --for begins with the connection.
+            // `--for` counts from the connection. The wait for the engine is limited to the same
+            // time, or to the timeout if that is longer.
             let patience = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
             let until = patience.map(|time| now.saturating_add(time));
