@@ -13,7 +13,6 @@ use super::plant::Plant;
 use super::variable::{Variable, instrument, known, measured, text, total};
 use super::{fire_side, water_side};
 
-/// Returns the variables of the library `boiler`.
 pub fn variables() -> Vec<Variable> {
     let parts = [
         top(),

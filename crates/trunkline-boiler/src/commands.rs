@@ -23,7 +23,6 @@ pub enum Target {
     Variation,
     /// Fire in mode MANUAL.
     Firing,
-    /// Mode of the feed pump.
     PumpMode,
     BurnerMode,
     /// Clears a trip of the burner.

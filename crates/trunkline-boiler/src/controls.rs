@@ -119,7 +119,6 @@ impl Pi {
 /// Setpoints, modes, controllers and interlocks of the plant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Controls {
-    /// Mode of the feed pump.
     pub pump_mode: PumpMode,
     pub burner_mode: BurnerMode,
     /// Setpoint of the drum level, %.
@@ -138,11 +137,8 @@ pub struct Controls {
     pub burner: BurnerState,
     /// Cause of the burner's trip, until it is reset.
     pub trip: Option<TripCause>,
-    /// Number of starts of the burner.
     pub burner_starts: u32,
-    /// True while the feed pump runs.
     pub pump_runs: bool,
-    /// Number of starts of the feed pump.
     pub pump_starts: u32,
     /// True while the drum level is too low.
     pub low_water: bool,

@@ -21,7 +21,7 @@ pub enum Instrument {
     Tubes,
     /// Temperatures over the furnace's cross-section.
     FlameMap,
-    /// The drum's readings as one cluster.
+    /// The drum's readings as one struct.
     DrumState,
     /// Telegram that the controller would send over its serial line.
     Telegram,

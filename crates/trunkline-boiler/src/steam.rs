@@ -118,7 +118,7 @@ impl Mixture {
     }
 }
 
-/// The table that the model runs on.
+/// The property table that the model uses.
 #[derive(Clone, Debug)]
 pub struct Table {
     states: Vec<Saturation>,
@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// Returns the state of `mass` kg with the internal energy `energy` J in a closed volume of
-    /// `volume` m³: its temperature and its kilograms of liquid and vapour.
+    /// `volume` m³: its temperature and the masses of liquid and vapour.
     ///
     /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
     /// fills the volume has this energy. The search starts at `guess`. Outside the table, and if

@@ -19,7 +19,6 @@ pub struct Variable {
     pub path: String,
     /// All properties except the source.
     pub properties: Properties,
-    /// Origin of the value.
     pub source: Source,
     /// The item that a write sets; `None` if it is read-only.
     pub target: Option<Target>,

@@ -45,7 +45,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use trunkline_types::name::suggest;
 
-// Modules use `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
+// Other modules import `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
 use crate::arguments::Cli;
 use crate::exit::{Exit, Tally};
 use crate::interrupt::Interrupted;
