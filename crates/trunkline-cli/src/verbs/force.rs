@@ -1,5 +1,4 @@
-//! `force`: holds variables at values, lists the held variables, and switches forcing on or off for
-//! all of them.
+//! `force`: holds variables at values, lists the forced variables, and switches forcing on or off.
 
 use serde_json::Value as Json;
 use trunkline::proto::ForcedEntry;
