@@ -13,7 +13,6 @@ use super::plant::Plant;
 use super::variable::{Variable, instrument, known, measured, text, total};
 use super::{fire_side, water_side};
 
-/// Returns the variables of the library `boiler`.
 pub fn variables() -> Vec<Variable> {
     let parts = [
         top(),
@@ -92,8 +91,8 @@ fn top() -> Vec<Variable> {
     ]
 }
 
-/// The totals that the plant received, delivered and holds, from its books; exact to the last
-/// digit.
+/// Returns the variables for the totals of the books: amounts received, delivered and stored, and
+/// the error.
 fn balance() -> Vec<Variable> {
     vec![
         total("balance/mass_in", |plant| kilograms(plant.books.received()))

@@ -1,9 +1,9 @@
 //! Double-entry bookkeeping of mass and energy.
 //!
 //! Every flow of the plant is a transfer between two accounts, in whole nanograms and microjoules.
-//! The amount that leaves one account arrives in the other to the last digit, so rounding never
-//! creates or loses anything, however long the plant runs. Accounts outside the plant count the
-//! amounts that entered and left it.
+//! The amount that leaves one account is exactly the amount that enters the other, so rounding
+//! never creates or loses anything, no matter how long the plant runs. Accounts outside the plant
+//! count the amounts that have entered and left it.
 
 use std::ops::{Index, IndexMut};
 
@@ -18,7 +18,7 @@ pub enum Account {
     Drum,
     Metal,
     Tank,
-    /// Between burner and flue; holds nothing at the end of a step.
+    /// Gas between burner and flue; empty at the end of a step.
     Gas,
     // Outside, in.
     MakeUp,
@@ -104,7 +104,7 @@ impl Books {
         self.sum(INSIDE)
     }
 
-    /// Returns the amounts that entered since the books were opened.
+    /// Returns the amounts that have entered since the books were opened.
     pub fn received(&self) -> Holding {
         let sum = self.sum(SOURCES);
         Holding {
@@ -113,7 +113,7 @@ impl Books {
         }
     }
 
-    /// Returns the amounts that left since the books were opened.
+    /// Returns the amounts that have left since the books were opened.
     pub fn delivered(&self) -> Holding {
         self.sum(SINKS)
     }

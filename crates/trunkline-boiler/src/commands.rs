@@ -21,9 +21,8 @@ pub enum Target {
     TankSetpoint,
     /// Amplitude of the variation of the users' draw.
     Variation,
-    /// Fire in MANUAL.
+    /// Fire in mode MANUAL.
     Firing,
-    /// Mode of the feed pump.
     PumpMode,
     BurnerMode,
     /// Clears a trip of the burner.
@@ -48,13 +47,13 @@ pub fn limits(target: Target) -> Option<(f64, f64)> {
     }
 }
 
-/// Sets a target to a value; returns its new value.
+/// Sets a target to a value, and returns its new value.
 ///
-/// The refusal uses `item` as the name and `units` as the unit.
+/// A refusal names the target `item` and its unit `units`.
 ///
 /// # Errors
-/// [`SendRefusal`] for another type, a value outside the limits, or an interlock. Nothing has
-/// changed then.
+/// [`SendRefusal`] for a wrong type, a value outside the limits, or an interlock. The plant is then
+/// unchanged.
 pub fn apply(
     plant: &mut Plant,
     target: Target,
@@ -67,7 +66,7 @@ pub fn apply(
             Value::F64(number) => *number,
             other => return Err(wrong_type(item, "f64", other)),
         };
-        // NaN is within no limits.
+        // NaN is outside all limits.
         if !(low..=high).contains(&number) {
             let (item, units) = (item.into(), units.into());
             return Err(SendRefusal::OutOfRange {
@@ -259,5 +258,5 @@ fn interlock(item: &str, rule: String) -> SendRefusal {
     }
 }
 
-/// Longest note, in bytes.
+/// Maximum length of a note, in bytes.
 const NOTE_BYTES_MAX: usize = 200;

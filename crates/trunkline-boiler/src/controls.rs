@@ -1,14 +1,14 @@
 //! Controllers, interlocks and the burner's sequence.
 //!
-//! They use the true values of the plant, not the noisy ones of its sensors. So noise stays on the
-//! sensors, and a run depends only on its setpoints and its seed.
+//! They use the true values of the plant instead of the noisy readings of its sensors. Noise
+//! therefore does not affect the plant, and a run depends only on its setpoints and its seed.
 
 use std::sync::Arc;
 
 use super::parameters as p;
 use super::valve::{Tag, Valve};
 
-/// Mode of the feed pump and its level control. The numbers are those of the variable.
+/// Mode of the feed pump and its level control. The discriminants are the values of the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PumpMode {
     /// The pump is stopped.
@@ -19,7 +19,7 @@ pub enum PumpMode {
     Auto,
 }
 
-/// Mode of the burner. The numbers are those of the variable.
+/// Mode of the burner. The discriminants are the values of the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurnerMode {
     /// No fire.
@@ -30,7 +30,7 @@ pub enum BurnerMode {
     Auto,
 }
 
-/// State of the burner's sequence. The numbers are those of the variable.
+/// State of the burner's sequence. The discriminants are the values of the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurnerState {
     /// Not burning, ready to start.
@@ -74,8 +74,7 @@ pub struct Pi {
     /// Output per error, % per unit.
     pub gain: f64,
     pub reset_seconds: f64,
-    /// Integral part, %. It is limited to `INTEGRAL_MAX`, because the feed-forward does most of the
-    /// work.
+    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward does most of the work.
     pub integral: f64,
     /// Setpoint minus value at the last step.
     pub error: f64,
@@ -94,8 +93,8 @@ impl Pi {
         }
     }
 
-    /// Computes one step. The integral is frozen while the output is at a limit and the error
-    /// drives it further.
+    /// Computes one step. While the output is at a limit, an error that would drive it further does
+    /// not change the integral.
     fn step(&mut self, error: f64, forward: f64, lowest: f64) -> f64 {
         self.error = error;
         let wanted = forward + self.gain * error + self.integral;
@@ -107,8 +106,8 @@ impl Pi {
         self.output
     }
 
-    /// Follows an output set elsewhere, so that taking over is bumpless as far as the integral's
-    /// limit allows.
+    /// Tracks an output that is set elsewhere, so that the controller takes over without a bump,
+    /// within the limit of the integral.
     fn follow(&mut self, error: f64, forward: f64, output: f64) {
         self.error = error;
         self.output = output;
@@ -120,7 +119,6 @@ impl Pi {
 /// Setpoints, modes, controllers and interlocks of the plant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Controls {
-    /// Mode of the feed pump.
     pub pump_mode: PumpMode,
     pub burner_mode: BurnerMode,
     /// Setpoint of the drum level, %.
@@ -139,11 +137,8 @@ pub struct Controls {
     pub burner: BurnerState,
     /// Cause of the burner's trip, until it is reset.
     pub trip: Option<TripCause>,
-    /// Number of starts of the burner.
     pub burner_starts: u32,
-    /// True while the feed pump runs.
     pub pump_runs: bool,
-    /// Number of starts of the feed pump.
     pub pump_starts: u32,
     /// True while the drum level is too low.
     pub low_water: bool,
@@ -220,7 +215,7 @@ impl Controls {
         command(Tag::TV104, 30.0 + 20.0 * tank_colder);
     }
 
-    /// Records an event, for people.
+    /// Records an event as a sentence for people.
     pub fn say(&mut self, message: String) {
         self.message = message.into();
         self.events = self.events.saturating_add(1);
@@ -321,7 +316,7 @@ impl Controls {
                 self.firing = self.pressure.step(-above, forward, lowest);
             }
             (BurnerState::Run, _) => self.pressure.follow(-above, forward, self.firing),
-            // A start begins at the lowest fire, independent of the fire before.
+            // The burner always starts at the lowest fire.
             (_, BurnerMode::Auto) => {
                 self.firing = lowest;
                 self.pressure.follow(-above, forward, lowest);

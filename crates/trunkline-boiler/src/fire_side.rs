@@ -1,4 +1,4 @@
-//! The variables of burner, flue and protections.
+//! The variables of the burner, flue and protections.
 
 use trunkline_types::{DataType, Scaling, Value};
 
@@ -10,7 +10,6 @@ use super::plant::Plant;
 use super::rack::{carbon_monoxide, draught};
 use super::variable::{Variable, instrument, known, labels, measured, modes, text, total};
 
-/// Returns the variables of burner, flue and protections.
 pub fn variables() -> Vec<Variable> {
     [burner(), protection()].into_iter().flatten().collect()
 }

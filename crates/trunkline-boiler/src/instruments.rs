@@ -1,5 +1,5 @@
-//! Instruments with their own state or randomness: noise, waveforms, sensor arrays, the telegram,
-//! and the record of skipped time.
+//! Instruments with their own state or randomness: vibration, sensor arrays, the telegram, and the
+//! record of skipped time. Also the noise of the sensors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::parameters as p;
 use super::plant::Plant;
 use super::valve::Tag;
 
-/// A reading that is more than a number of the plant.
+/// An instrument with its own state or randomness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instrument {
     /// Vibration of the pump, one waveform per slow cycle.
@@ -21,7 +21,7 @@ pub enum Instrument {
     Tubes,
     /// Temperatures over the furnace's cross-section.
     FlameMap,
-    /// The drum's readings as one cluster.
+    /// The drum's readings as one struct.
     DrumState,
     /// Telegram that the controller would send over its serial line.
     Telegram,
@@ -47,8 +47,8 @@ impl Instruments {
     /// Returns instruments whose noise is derived from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
-            // A different random sequence from the plant's, which draws its phases from the same
-            // seed.
+            // The plant draws its phases from the same seed, so the noise needs a different random
+            // sequence.
             rng: fastrand::Rng::with_seed(seed ^ 0x5EED_0F5E_4505_0000),
             skipped_nanos: 0,
             telegrams: 0,
@@ -58,7 +58,7 @@ impl Instruments {
         }
     }
 
-    /// Returns noise with a standard deviation of 1, never beyond 3.5.
+    /// Returns noise with a standard deviation of 1 and an absolute value below 3.5.
     pub fn noise(&mut self) -> f64 {
         let uniform: f64 = (0..4).map(|_| self.rng.f64()).sum();
         (uniform - 2.0) * 3f64.sqrt()
@@ -87,8 +87,8 @@ impl Instruments {
         }
     }
 
-    /// Returns the vibration: shaft speed, its second harmonic, the blades, and noise, continuous
-    /// across waveforms.
+    /// Returns a waveform of the vibration: shaft speed, its second harmonic, the blades, and
+    /// noise. Successive waveforms are continuous.
     fn vibration(&mut self, plant: &Plant, wall: Timestamp) -> Value {
         let speed = plant.pump_speed;
         let load = 1.0 + plant.flows.feed / 10.0;
@@ -154,8 +154,8 @@ impl Instruments {
         Value::Bytes(bytes.into())
     }
 
-    /// Returns the time of day of the last start; computed once per start, so that it stays the
-    /// same.
+    /// Returns the time of day of the last start. It is computed once per start, so that it does
+    /// not change.
     fn last_start(&mut self, plant: &Plant, wall: Timestamp) -> Timestamp {
         let starts = plant.controls.burner_starts;
         match self.last_start {
@@ -171,7 +171,7 @@ impl Instruments {
     }
 }
 
-/// Returns the plant's status, one bit each.
+/// Returns the status bits of the plant.
 pub fn status(plant: &Plant) -> u32 {
     let controls = &plant.controls;
     let bits = [
@@ -198,7 +198,7 @@ pub fn tube(plant: &Plant, n: usize) -> f64 {
 
 /// Number of tubes with a sensor.
 pub const TUBES: usize = 16;
-/// Rows and columns of the furnace's temperatures.
+/// Rows and columns of the furnace's temperature map.
 pub const FLAME_MAP: (u32, u32) = (4, 6);
 /// Samples of one vibration waveform.
 pub const VIBRATION_SAMPLES: usize = 1024;

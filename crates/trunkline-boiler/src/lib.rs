@@ -1,10 +1,10 @@
-//! A simulated boiler house, for trying things without a plant.
+//! A simulated boiler house for trying Trunkline without a plant.
 //!
 //! About 200 variables in three libraries: `boiler` (the plant and its controls), `rack1` (analog
 //! input channels that deliver raw signals) and `valves`. The model keeps double-entry books of
-//! every flow of mass and energy and conserves both exactly. It reacts to setpoints as a boiler
-//! does, and is bit-for-bit reproducible from its seed and the times of its calls.
-//! `docs/explanation/boiler-model.md` gives its equations, its numbers and their sources.
+//! every flow of mass and energy, and conserves both exactly. It responds to setpoints like a real
+//! boiler, and is bit-for-bit reproducible from its seed and the times of its calls.
+//! `docs/explanation/boiler-model.md` gives its equations and parameters, with their sources.
 //!
 //! ```text
 //!  make-up ---LV103--+                      +--PSV109--> roof          burner
@@ -12,9 +12,9 @@
 //!  drum steam -TV104-+                      +--FV105---> blow-down     metal -> flue
 //! ```
 //!
-//! The caller provides the time. The plant runs in fixed steps of 0.1 s for the time between calls,
-//! at most [`CATCH_UP_MAX`] at once; skipped time is counted in `boiler/sim/skipped`. Only sensors
-//! have noise. Every value is marked as simulated.
+//! The caller provides the time. Each scan or request runs the plant in fixed steps of 0.1 s for
+//! the time since the previous one, at most [`CATCH_UP_MAX`]; the rest is skipped and counted in
+//! `boiler/sim/skipped`. Only sensors have noise. Every value is marked as simulated.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +70,7 @@ pub const DRIVER: Driver = Driver {
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// Period at which arrays, waveforms and the telegram are read.
 pub const SLOW_PERIOD: Duration = Duration::from_millis(500);
-/// The longest plant time that one call simulates.
+/// Maximum plant time that one call simulates.
 pub const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 /// Settings of a `sim`.
@@ -78,8 +78,8 @@ pub const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Setting `seed`, 1 by default: the same seed and calls give the same values, bit for bit.
     pub seed: u64,
-    /// Setting `prefix`, empty by default: precedes the names of the libraries, so that two boiler
-    /// houses fit into one engine.
+    /// Setting `prefix`, empty by default. It precedes the names of the libraries, so that one
+    /// engine can host two boiler houses.
     pub prefix: String,
 }
 
@@ -108,7 +108,7 @@ impl Options {
         let prefix = settings.text("prefix")?.unwrap_or("").to_owned();
         let library = format!("{prefix}boiler");
         let named = Name::join(&library, "level");
-        // A slash would make the prefix the library.
+        // With a slash in it, the prefix would be the library.
         if !named.is_ok_and(|name| name.library() == library) {
             return Err(SettingError::BadValue {
                 key: "prefix".into(),
@@ -177,7 +177,7 @@ impl SimServer {
         Some(Duration::from_nanos(skipped))
     }
 
-    /// Returns true if the slow readings are due, and then counts them as made.
+    /// Returns true if the slow readings are due, and starts their next period.
     fn slow_is_due(&mut self, now: Tick) -> bool {
         let due = self
             .slow_since
@@ -360,7 +360,7 @@ impl IoServer for SimServer {
         };
         self.health.sent(&outcome);
         if let (Ok(now_holds), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
-            // The caller gets it in the answer, so the next scan need not repeat it.
+            // The caller gets the value in the answer, so the next scan need not publish it.
             *published = Some((now_holds.clone(), Quality::GOOD.with_simulated(true)));
         }
         outcome
@@ -385,7 +385,7 @@ impl fmt::Debug for SimServer {
     }
 }
 
-/// The occasion on which a variable is published.
+/// When a variable is published.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
     EveryScan,

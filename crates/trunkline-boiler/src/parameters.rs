@@ -1,8 +1,8 @@
 //! The parameters of the plant, in SI units unless a name says otherwise.
 //!
 //! A compact water-tube steam generator: 8.5 MW of natural gas, 3 kg/s of steam at 10 bar. The
-//! figures are rounded and of realistic size, not of a particular make;
-//! `docs/explanation/boiler-model.md` explains the choice of each.
+//! figures are rounded and realistic, but not those of a particular product;
+//! `docs/explanation/boiler-model.md` explains each choice.
 
 /// Fixed step of the model, s.
 pub const STEP_SECONDS: f64 = 0.1;
@@ -18,7 +18,7 @@ pub const LEVEL_ZERO: f64 = 1.90;
 pub const LEVEL_SPAN: f64 = 0.33;
 /// Height between level 0 % and 100 %, mm.
 pub const LEVEL_HEIGHT_MM: f64 = 300.0;
-/// Steam bubbles below the surface: seconds of steam production.
+/// Amount of steam bubbles below the surface, as seconds of steam production.
 pub const BUBBLE_SECONDS: f64 = 0.08;
 /// Time constant with which the bubbles follow the steam production, s.
 pub const BUBBLE_LAG: f64 = 3.0;
@@ -68,7 +68,7 @@ pub const SAFETY_LIFT: f64 = 12.5;
 pub const SAFETY_RESEAT: f64 = 12.0;
 /// Roof vent: flow per pressure, kg/(s bar).
 pub const VENT_VALVE: f64 = 0.05;
-/// Pressure outside, bar.
+/// Atmospheric pressure, bar.
 pub const ATMOSPHERE: f64 = 1.013;
 
 // Feed pump and feed valve
@@ -98,7 +98,7 @@ pub const MAKE_UP_MAX: f64 = 3.0;
 pub const MAKE_UP_TEMPERATURE: f64 = 15.0;
 /// Share of the steam that returns as condensate.
 pub const CONDENSATE_SHARE: f64 = 0.7;
-/// Delay of the condensate, s.
+/// Time constant of the returning condensate, s.
 pub const CONDENSATE_LAG: f64 = 30.0;
 /// Temperature of condensate, °C.
 pub const CONDENSATE_TEMPERATURE: f64 = 85.0;
@@ -118,7 +118,7 @@ pub const FEED_CONDUCTIVITY: f64 = 30.0;
 pub const LOW_WATER: f64 = 20.0;
 /// Level above which the burner can be reset, %.
 pub const LOW_WATER_RESET: f64 = 30.0;
-/// Seconds for which low water must last to trip, so that waves do not.
+/// Time for which low water must last to trip the burner, so that waves do not trip it, s.
 pub const LOW_WATER_SECONDS: f64 = 2.0;
 /// Level above which the feed valve is closed, %.
 pub const HIGH_WATER: f64 = 97.0;

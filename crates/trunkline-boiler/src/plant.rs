@@ -1,8 +1,8 @@
-//! The boiler: flows, balances and states, in fixed steps.
+//! The boiler model: flows, balances and states in fixed steps.
 //!
-//! In each step the controls read the plant and command its valves, and the valves travel. Every
-//! flow is computed from the states and entered into the [`Books`]; the new states are computed
-//! from the books. No state of mass or energy exists outside the books.
+//! In each step, the controls read the plant and command its valves, and the valves move. Every
+//! flow is computed from the states and entered in the [`Books`]; the new states are computed from
+//! the books. No mass or energy exists outside the books.
 
 use super::books::{Account, Books};
 use super::controls::{BurnerState, Controls, Seen};
@@ -41,16 +41,17 @@ pub struct Plant {
     pub variation: f64,
     /// Steps since the plant was created.
     pub steps: u64,
-    /// Steps until the plant was handed over, settled and with its books opened.
+    /// Value of `steps` when the plant had settled and its books were opened.
     pub settled: u64,
-    /// Steps until the last start of the burner.
+    /// Value of `steps` at the last start of the burner.
     pub burner_started: u64,
     bubbles: f64,
     phases: [u64; 2],
 }
 
 impl Plant {
-    /// Returns a plant in normal operation; `seed` determines the initial phase of the users' draw.
+    /// Returns a plant in normal operation. `seed` determines the initial phases of the users'
+    /// draw.
     pub fn new(seed: u64) -> Self {
         let table = Table::new();
         let state = table.at(179.9);
@@ -106,7 +107,7 @@ impl Plant {
         plant
     }
 
-    /// Runs the plant until its initial state has no effect, and opens its books.
+    /// Runs the plant until its initial state no longer has an effect, then opens its books.
     fn settle(&mut self) {
         for _ in 0..SETTLE_STEPS {
             self.step();
@@ -174,8 +175,7 @@ impl Plant {
         (p::TANK_PRESSURE + rise - p::PUMP_CURVE * self.flows.feed * self.flows.feed).max(0.0)
     }
 
-    /// Returns the heat carried by steam and blow-down over the heat of combustion, %; 0 without
-    /// fire.
+    /// Returns the heat from metal to water divided by the heat of combustion, %; 0 without fire.
     pub fn efficiency(&self) -> f64 {
         if self.flows.fire <= 0.0 {
             return 0.0;
@@ -183,7 +183,8 @@ impl Plant {
         (100.0 * self.flows.boiling / self.flows.fire).clamp(0.0, 100.0)
     }
 
-    /// Returns the oxygen in the dry flue gas, % by volume; without fire, that of air.
+    /// Returns the oxygen in the dry flue gas, % by volume. Without fire, this is the oxygen in
+    /// air.
     pub fn oxygen(&self) -> f64 {
         match self.flows.air_ratio {
             ratio if ratio > 0.0 => OXYGEN_OF_AIR * (ratio - 1.0) / (ratio - DRY_GAS_DEFICIT),
@@ -191,12 +192,12 @@ impl Plant {
         }
     }
 
-    /// Returns the time since the plant was handed over, s.
+    /// Returns the time since the plant had settled, s.
     pub fn seconds(&self) -> f64 {
         (self.steps - self.settled) as f64 * p::STEP_SECONDS
     }
 
-    /// Opens and closes the safety valve by the pressure.
+    /// Opens or closes the safety valve, depending on the pressure.
     fn spring(&mut self) {
         let pressure = self.pressure();
         let valve = &mut self.valves[Tag::PSV109 as usize];
@@ -260,8 +261,8 @@ impl Plant {
         flows
     }
 
-    /// Returns the flow at which the pump's curve meets pipe and valve; a check valve prevents
-    /// backflow.
+    /// Returns the flow at which the pump's curve meets that of the pipe and valve, kg/s. A check
+    /// valve prevents backflow.
     fn feed_flow(&self, pressure: f64, open: f64) -> f64 {
         let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
         let head = p::TANK_PRESSURE + rise - pressure;
@@ -271,7 +272,7 @@ impl Plant {
         (head / (p::PUMP_CURVE + p::FEED_VALVE / (open * open))).sqrt()
     }
 
-    /// Computes combustion and the heat that the gas leaves in the boiler.
+    /// Computes combustion and the heat that the flue gas carries away.
     fn burn(&self, flows: &mut Flows) {
         let valve = |tag: Tag| self.valve(tag).opening();
         let share = match self.controls.burner {
@@ -280,7 +281,7 @@ impl Plant {
         };
         flows.fuel = p::FUEL_MAX * share;
         if share > 0.0 {
-            // More excess air at low fire, which burners need.
+            // Burners need more excess air at low fire.
             flows.air_ratio = 1.15 + 0.25 * (1.0 - share);
             flows.air = p::AIR_STOICHIOMETRIC * flows.air_ratio * flows.fuel;
         } else if self.controls.burner == BurnerState::Purge {
@@ -294,7 +295,7 @@ impl Plant {
             return;
         }
         let carried = flows.fire + flows.air * p::AIR_CAPACITY * p::AMBIENT;
-        // The boiler as a heat exchanger: less effective at high fire.
+        // The boiler is a heat exchanger that is less effective at high fire.
         let effectiveness = 0.985 - 0.015 * share;
         flows.flame_temperature = carried / gas;
         let approach = (flows.flame_temperature - self.metal_temperature) * (1.0 - effectiveness);
@@ -302,7 +303,7 @@ impl Plant {
         flows.flue = gas * flows.flue_temperature;
     }
 
-    /// Enters the flows of one step into the books.
+    /// Enters the flows of one step in the books.
     fn enter(&mut self, flows: &Flows) {
         use Account::{
             Air, Ambient, BlowDown, Condensate, Drum, Electricity, Flue, Fuel, Gas, MakeUp, Metal,
@@ -330,7 +331,7 @@ impl Plant {
             let mass = flow * p::STEP_SECONDS;
             self.books.transfer(from, to, mass, mass * enthalpy);
         }
-        // All gas leaves through the flue; the heat it does not carry stays in the metal.
+        // All gas leaves through the flue. Heat that it does not carry goes to the metal.
         self.books
             .transfer_mass(Gas, Flue, flows.flue * p::STEP_SECONDS);
         self.books.transfer_energy(Gas, Metal);
@@ -368,7 +369,7 @@ impl Plant {
         self.conductivity += salt * p::STEP_SECONDS / self.drum.liquid.max(1.0);
     }
 
-    /// Returns the users' draw as a factor: two waves in plant time.
+    /// Returns the factor by which the users' draw varies: two waves in plant time.
     fn users(&self) -> f64 {
         let waves = WAVES
             .iter()
@@ -384,11 +385,11 @@ impl Plant {
 const PASCALS: f64 = 1e5;
 /// Oxygen in air, % by volume.
 const OXYGEN_OF_AIR: f64 = 20.9;
-/// 1 minus dry flue gas over air, for methane without excess air.
+/// 1 minus the ratio of dry flue gas to air, for methane without excess air.
 const DRY_GAS_DEFICIT: f64 = 0.105;
 /// Limit on the volume of the bubbles, m³.
 const SWELL_MAX: f64 = 0.1;
-/// Period in steps, and share, of each wave of the users' draw.
+/// Period in steps and share of each wave of the users' draw.
 const WAVES: [(u64, f64); 2] = [(2400, 0.7), (670, 0.3)];
 /// Half an hour.
 const SETTLE_STEPS: u64 = 18_000;

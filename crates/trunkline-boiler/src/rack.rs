@@ -1,8 +1,9 @@
 //! The input rack: analog channels wired to the plant's instruments, delivering raw signals.
 //!
-//! Channels are 4 to 20 mA loops (linear, or the differential pressure of an orifice, of which the
-//! engine takes the root), thermocouples in millivolts, or counts of a converter. The engine turns
-//! raw values into engineering units by the configured scaling, as with a real rack.
+//! A channel is a 4 to 20 mA loop (linear, or the differential pressure of an orifice), a
+//! thermocouple in millivolts, or a converter in counts. As with a real rack, the engine converts
+//! raw values to engineering units with the configured scaling, which includes the square root for
+//! an orifice.
 
 use trunkline_types::{DataType, Level, Quality, Reason, Scaling, Value};
 
@@ -55,7 +56,7 @@ impl Channel {
         let noise = self.noise * instruments.noise();
         let share = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
         let fits = (-0.0125..=1.03125).contains(&share);
-        // Limits of a transmitter's signal, by NAMUR NE 43.
+        // Limits of a transmitter's signal according to NAMUR NE 43.
         let milliamperes = |share: f64| (4.0 + 16.0 * share).clamp(3.8, 20.5);
         let raw = match self.wiring {
             Wiring::Loop => Value::F64(milliamperes(share)),
@@ -103,7 +104,8 @@ impl Channel {
     }
 }
 
-/// Returns the variables of the rack. `seed` gives each transmitter its small calibration error.
+/// Returns the variables of the rack. `seed` determines the small calibration error of each
+/// transmitter.
 pub fn variables(seed: u64) -> Vec<Variable> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0xAC4);
     let mut list = Vec::new();
@@ -169,8 +171,8 @@ fn digits(span: f64) -> u8 {
     }
 }
 
-/// Returns the millivolts of type K at 400 and 1200 °C (IEC 60584-1); a straight line from 0
-/// replaces the curve.
+/// Returns the voltage of a type K thermocouple at the end of its range, 400 or 1200 °C, in mV (IEC
+/// 60584-1). A straight line from 0 replaces the curve.
 fn thermocouple(celsius: f64) -> f64 {
     if celsius > 400.0 { 48.838 } else { 16.397 }
 }
@@ -253,7 +255,7 @@ const fn counts(
     }
 }
 
-/// Flows in kg/s up to `highest`.
+/// Returns channels for flows from 0 to `highest` kg/s.
 const fn orifice(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
     Group {
         count,
@@ -265,7 +267,7 @@ const fn orifice(count: usize, what: &'static str, highest: f64, read: Read) -> 
     }
 }
 
-/// Temperatures from 0 to `highest` °C.
+/// Returns channels for temperatures from 0 to `highest` °C.
 const fn thermocouples(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
     Group {
         count,
@@ -277,7 +279,7 @@ const fn thermocouples(count: usize, what: &'static str, highest: f64, read: Rea
     }
 }
 
-/// Inputs without a wire.
+/// Returns inputs that are not wired.
 const fn spare(count: usize) -> Group {
     let (wiring, range) = (Wiring::Spare, (0.0, 20.0));
     Group {
@@ -298,13 +300,13 @@ fn flue(plant: &Plant, index: usize) -> f64 {
     plant.flows.flue_temperature - 3.0 * index as f64
 }
 
-/// The flame's temperature, less the radiation of the gas between flame and sensor.
+/// The flame temperature, minus an allowance for the radiation of the gas between flame and sensor.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
     p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)
 }
 
-/// The pipe from the tank loses a little heat.
+/// The pipe from the tank loses some heat.
 fn feed_temperature(plant: &Plant) -> f64 {
     plant.tank_temperature - 0.4
 }
@@ -332,12 +334,12 @@ fn fan_current(plant: &Plant) -> f64 {
     }
 }
 
-/// The fan's pressure rises with the square of the flow, mbar.
+/// The fan's pressure rises with the square of the flow. In mbar.
 fn air_pressure(plant: &Plant) -> f64 {
     2.6 * plant.flows.air * plant.flows.air
 }
 
-/// The pressure of the gas train falls with the square of the flow, mbar.
+/// The pressure of the gas train falls with the square of the flow. In mbar.
 fn fuel_pressure(plant: &Plant) -> f64 {
     300.0 - 1200.0 * plant.flows.fuel * plant.flows.fuel
 }

@@ -6,12 +6,11 @@
 //! the triple point (273.16 K) to the critical point; used here from 1 °C to 230 °C (0.007 to 28
 //! bar).
 //!
-//! The equations are evaluated once, into a table with steps of [`STEP`] and linear interpolation.
-//! The model runs on the table, so a table value *is* the plant's property. The table deviates from
-//! the equations by less than 0.05 % (tested). Reference: internal energy 0 of the liquid at the
-//! triple point.
+//! The equations are evaluated once, for a table with steps of [`STEP`] and linear interpolation.
+//! The model uses only the table, which deviates from the equations by less than 0.05 % (tested).
+//! Reference: the internal energy of the liquid is 0 at the triple point.
 
-/// One state of saturation.
+/// A state of saturation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Saturation {
     /// Temperature, °C.
@@ -119,7 +118,7 @@ impl Mixture {
     }
 }
 
-/// The table that the model runs on.
+/// The property table that the model uses.
 #[derive(Clone, Debug)]
 pub struct Table {
     states: Vec<Saturation>,
@@ -164,7 +163,7 @@ impl Table {
     }
 
     /// Returns the state of `mass` kg with the internal energy `energy` J in a closed volume of
-    /// `volume` m³: its temperature and its kilograms of liquid and vapour.
+    /// `volume` m³: its temperature and the masses of liquid and vapour.
     ///
     /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
     /// fills the volume has this energy. The search starts at `guess`. Outside the table, and if
@@ -227,7 +226,7 @@ const STEPS: usize = 458;
 /// Approximate heat capacity of the mixture at constant volume, J/(kg K): the initial slope of the
 /// search.
 const MIXTURE_CAPACITY: f64 = 4500.0;
-/// Tolerance on the energy of an equilibrium, J/kg: 10⁻⁹ of it.
+/// Tolerance of the energy of an equilibrium, J/kg: about 10⁻⁹ of the energy.
 const ENERGY_ERROR: f64 = 1e-3;
 const ROUNDS_MAX: usize = 60;
 

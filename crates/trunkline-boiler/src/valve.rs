@@ -29,7 +29,6 @@ pub enum Tag {
     XV110,
 }
 
-/// The source of a valve's command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandSource {
     /// A controller of the plant.
@@ -149,7 +148,6 @@ impl Tag {
         }
     }
 
-    /// Returns the source of the valve's command.
     pub fn command_source(self) -> CommandSource {
         match self {
             Tag::FV101 | Tag::LV103 | Tag::TV104 => CommandSource::Controller,

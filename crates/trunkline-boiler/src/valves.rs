@@ -6,7 +6,6 @@ use super::commands::Target;
 use super::valve::{CommandSource, Tag, Valve};
 use super::variable::{Source, Variable};
 
-/// Returns the variables of the library `valves`.
 pub fn variables() -> Vec<Variable> {
     Tag::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! The building blocks of the table of variables.
+//! Building blocks for the table of variables.
 
 use std::sync::Arc;
 
@@ -17,9 +17,8 @@ pub struct Variable {
     pub library: &'static str,
     /// Path within the library.
     pub path: String,
-    /// All properties but the source.
+    /// All properties except the source.
     pub properties: Properties,
-    /// Origin of the value.
     pub source: Source,
     /// The item that a write sets; `None` if it is read-only.
     pub target: Option<Target>,
@@ -30,7 +29,7 @@ pub struct Variable {
 pub enum Source {
     /// A sensor: the true value plus noise of this standard deviation, published in every scan.
     Measured(fn(&Plant) -> f64, f64),
-    /// A value that the controller knows: without noise, published when it changes.
+    /// A value of the controller: without noise, published when it changes.
     Known(fn(&Plant) -> Value),
     /// A signal of the valve at this index.
     Valve(usize, fn(&super::valve::Valve) -> Value),
@@ -79,8 +78,8 @@ impl Variable {
         self
     }
 
-    /// Adds an alarm of a limit, in units of the value. It is cleared when the value is back by
-    /// `deadband`.
+    /// Adds a limit alarm. It clears when the value is back within the limit by `deadband`; both
+    /// are in the unit of the value.
     #[must_use]
     pub fn limit(mut self, level: LimitLevel, limit: f64, deadband: f64, help: &str) -> Self {
         let (area, _) = self.path.split_once('/').unwrap_or(("boiler", ""));
@@ -129,22 +128,22 @@ pub fn measured(path: &str, read: fn(&Plant) -> f64, noise: f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, noise))
 }
 
-/// Returns an amount of the plant's books: a number without noise, published in every scan.
+/// Returns a total of the plant's books: a number without noise, published in every scan.
 pub fn total(path: &str, read: fn(&Plant) -> f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, 0.0))
 }
 
-/// Returns a variable that the controller of the boiler knows.
+/// Returns a variable with a value of the boiler's controller.
 pub fn known(path: &str, ty: DataType, read: fn(&Plant) -> Value) -> Variable {
     Variable::new("boiler", path, ty, Source::Known(read))
 }
 
-/// Returns a variable that an instrument of the boiler shows.
+/// Returns a variable with the reading of an instrument of the boiler.
 pub fn instrument(path: &str, ty: DataType, instrument: Instrument) -> Variable {
     Variable::new("boiler", path, ty, Source::Instrument(instrument))
 }
 
-/// Returns the modes of pump and burner.
+/// Returns the type of the modes of the pump and the burner.
 pub fn modes() -> DataType {
     labels(&["OFF", "MANUAL", "AUTO"])
 }

@@ -1,4 +1,4 @@
-//! The variables of drum, steam, feed pump and feed tank.
+//! The variables of the drum, steam, feed pump and feed tank.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use super::rack::pump_current;
 use super::valve::Tag;
 use super::variable::{Variable, instrument, known, measured, modes, total};
 
-/// Returns the variables of drum, steam, feed pump and feed tank.
 pub fn variables() -> Vec<Variable> {
     [drum(), steam(), feed(), tank()]
         .into_iter()

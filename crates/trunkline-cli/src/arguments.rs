@@ -1,4 +1,5 @@
-//! The command line as data: the options of every command here, those of one verb beside its code.
+//! Defines the command line with clap. This module has the options that all commands share; each
+//! verb defines its own next to its code.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -286,7 +287,7 @@ pub(crate) enum ClockChoice {
     Local,
 }
 
-/// Returns a parser of the whole numbers within `range`.
+/// Returns a parser for whole numbers within `range`.
 pub(crate) fn number<N: TryFrom<u64> + 'static>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone {
@@ -301,7 +302,7 @@ pub(crate) fn number<N: TryFrom<u64> + 'static>(
     }
 }
 
-/// Parses a time such as `2`, `2s`, `500ms`.
+/// Parses a duration such as `2`, `2s` or `500ms`; a bare number is in seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = match text.strip_prefix('-') {
         Some(time) if parse_duration(time).is_some() => "a time cannot be negative",
@@ -321,7 +322,7 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number above 0, such as 100 or 0.5".to_owned())
 }
 
-/// Parses a time longer than 0.
+/// Parses a duration greater than zero.
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than 0".to_owned()),

@@ -1,8 +1,8 @@
-//! The condition of `--until`: decides which reading ends the command.
+//! The condition of `--until`, which ends the command at the first reading that meets it.
 //!
 //! ```text
-//! value > 80            value, quality; = (or ==), !=, <, <=, >, >=
-//! value = AUTO          text, labels and truth values: = and != only
+//! value > 80            numbers and timestamps: = (or ==), !=, <, <=, >, >=
+//! value = AUTO          other types, such as strings, enums and booleans: only = and !=
 //! quality != good       good, uncertain, bad, or a reason such as sensor-failure
 //! ```
 
@@ -37,7 +37,7 @@ pub(crate) struct Bound {
 #[derive(Clone, PartialEq, Debug)]
 enum Operand {
     Number(f64),
-    /// Compared as a whole number, exactly.
+    /// Compared exactly, as `i128`.
     Integer(i128),
     /// Compared for equality only.
     Value(Value),
@@ -45,7 +45,7 @@ enum Operand {
     Reason(Reason),
 }
 
-/// Longer signs first: `<=` must not be read as `<`.
+/// Longer operators come first, so that `<=` is not parsed as `<`.
 const SIGNS: [&str; 7] = ["==", "!=", "<=", ">=", "=", "<", ">"];
 
 impl Condition {
@@ -100,7 +100,7 @@ impl Condition {
         })
     }
 
-    /// Returns true if the operand continues with another comparison.
+    /// Returns true if the operand seems to contain another comparison, joined by `and` or `or`.
     fn has_several(&self) -> bool {
         let mut words = self.operand.split_whitespace().skip(1);
         words.any(|word| {
@@ -136,8 +136,8 @@ impl Condition {
 
     fn value_operand(&self, ty: &DataType) -> Result<Operand, String> {
         if ty.is_numeric() {
-            // Integers are compared as i128, so that 2^64 compares correctly with a u8, and 80.5 is
-            // allowed for an integer type.
+            // Integers are compared as i128, so that even 2^64 compares correctly with a u8. A
+            // fraction such as 80.5 is allowed for an integer type and compared as f64.
             return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
                 (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
                 (_, Ok(number)) => Ok(Operand::Number(number)),
@@ -189,7 +189,7 @@ impl Bound {
     }
 }
 
-/// Returns `None` for different values, which have no order, as for NaN.
+/// Returns `None` for unequal values: they have no order, as with NaN.
 fn equality(equal: bool) -> Option<Ordering> {
     equal.then_some(Ordering::Equal)
 }

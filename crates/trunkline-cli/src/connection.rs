@@ -1,4 +1,4 @@
-//! The connection to the engine, and the calls about names that several verbs share.
+//! The connection to the engine, and requests about names that several verbs share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::targets::{self, Targets, Wanted, address};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Period at which a command that waits for an engine checks if waiting is still useful.
+/// Interval at which a command that waits for an engine checks whether to give up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn opening(read: bool, describe: bool) -> OpenOptions {
@@ -30,7 +30,7 @@ pub(crate) fn opening(read: bool, describe: bool) -> OpenOptions {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// Address of the engine as people write it, `localhost:5850`.
+    /// Address of the engine in its usual form, `localhost:5850`.
     pub(crate) address: String,
     pub(crate) engine_name: String,
     pub(crate) epoch: u64,
@@ -39,13 +39,12 @@ pub(crate) struct Connection {
 
 pub(crate) type OpenedEntry = (String, Result<Opened, Problem>);
 
-/// What the operands resolved to, in their order: names, and the problems of those that cannot be
-/// used.
+/// The expanded operands, in order: names, and the problems of operands that cannot be used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Entries(pub(crate) Vec<Result<String, Problem>>);
 
-/// Begins to connect. Calls fail as soon as an attempt has failed: a command does not wait for an
-/// engine to start.
+/// Starts to connect. Calls fail as soon as a connection attempt fails, because a command does not
+/// wait for an engine to start.
 pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem> {
     Client::connect_with(&options(engine, settings, true)).map_err(|error| Problem::system(&error))
 }
@@ -93,8 +92,9 @@ impl Connection {
         }
     }
 
-    /// Same as [`new`](Self::new), but waits for an engine that is not running. Calls `say` once,
-    /// with the reason. If there is no engine by `until`, that reason is the error.
+    /// Same as [`new`](Self::new), but waits for an engine that is not running, until `until`.
+    /// Calls `say` once, with the reason for the wait. On a timeout, the latest reason is the
+    /// error.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,
@@ -124,8 +124,8 @@ impl Connection {
         }
     }
 
-    /// Expands the operands: replaces every pattern by the names that currently match it. Names
-    /// that are excluded, or already matched by an earlier pattern, are left out.
+    /// Replaces every pattern with the names that currently match it, except names that an earlier
+    /// operand already gave. Excluded names are left out.
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
         let mut seen = std::collections::HashSet::new();
@@ -155,14 +155,14 @@ impl Connection {
         Ok(Entries(entries))
     }
 
-    /// Finds the names that match a pattern, without those that are excluded.
+    /// Finds the names that match a pattern, without excluded ones.
     pub(crate) fn find(&self, pattern: &str, context: &Context) -> Result<Vec<Found>, Problem> {
         let mut found = self.call(|client, wait| client.find(pattern, None, wait))?;
         found.retain(|found| !context.settings.is_excluded(&found.name));
         Ok(found)
     }
 
-    /// Makes a call, which gets the time to wait for its answer.
+    /// Makes a call with the timeout of this connection.
     pub(crate) fn call<R>(
         &self,
         call: impl FnOnce(&Client, Duration) -> Result<R, CallError>,
@@ -170,7 +170,7 @@ impl Connection {
         call(&self.client, self.timeout).map_err(|error| self.failed(&error))
     }
 
-    /// Opens names. A failure of one name is that name's problem.
+    /// Opens names. If a name fails, only its own result is a problem.
     pub(crate) fn open(
         &self,
         names: &[&str],
@@ -194,7 +194,7 @@ impl Connection {
         Ok(results.collect())
     }
 
-    /// Opens the names of these entries. Returns each name, with its variable or its problem.
+    /// Opens the names of these entries. Returns each name with its opened variable or its problem.
     pub(crate) fn open_all(
         &self,
         entries: &Entries,
@@ -214,7 +214,7 @@ impl Connection {
     /// Returns a hint for a name that is not a variable but has variables below it.
     fn folder(&self, name: &str) -> Option<String> {
         let found = self.client.find(&format!("{name}/**"), None, self.timeout);
-        // If this call fails, the name is still unknown.
+        // If this call fails, the problem only lacks a hint.
         match found.ok()?.len() as u64 {
             0 => None,
             count => Some(format!(
@@ -224,13 +224,13 @@ impl Connection {
         }
     }
 
-    /// Adds a hint to the problem of a name that has only one segment, if it is that of a library.
+    /// Adds a hint to the problem of an invalid name if a library has that name.
     fn with_library(&self, problem: Problem) -> Problem {
         let name = problem.name.as_deref().unwrap_or_default();
         if problem.code != targets::BAD_NAME || check_segment(name).is_err() {
             return problem;
         }
-        // If this call fails, the name is still wrong.
+        // If this call fails, the problem only lacks a hint.
         let info = self.client.engine_info(self.timeout).ok();
         let mut libraries = info.iter().flat_map(|info| &info.libraries);
         match libraries.find(|library| library.name == *name) {
@@ -270,7 +270,7 @@ impl Entries {
         self.0.iter().flatten().map(String::as_str).collect()
     }
 
-    /// Removes the problems of patterns that match nothing; returns those patterns.
+    /// Removes the problems of patterns that match nothing, and returns those patterns.
     pub(crate) fn take_no_match(&mut self) -> Vec<String> {
         let is_no_match =
             |entry: &mut _| matches!(entry, Err(Problem { code, .. }) if code == NO_MATCH);
@@ -278,7 +278,7 @@ impl Entries {
         taken.filter_map(|entry| entry.err()?.name).collect()
     }
 
-    /// Returns the width of the longest name, of variables and problems.
+    /// Returns the width of the widest name, including the names of problems.
     pub(crate) fn width(&self) -> usize {
         let names = self.0.iter().map(|entry| match entry {
             Ok(name) => name.as_str(),
@@ -320,7 +320,7 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     }
 }
 
-/// Converts a fault of opening, reading or requesting.
+/// Converts a fault from opening, reading or requesting into a problem.
 pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::Denied | FaultCode::NotReadable => Exit::NotPermitted,
@@ -339,8 +339,8 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
 
-/// Returns the word for the outcome of a write and the position that it names, or the reason why
-/// the write failed or may have failed.
+/// Returns the outcome of a write as a word, with its position, or a problem if the write failed or
+/// may have failed.
 pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Position>), Problem> {
     match outcome {
         WriteOutcome::Applied(position) => Ok(("applied", Some(*position))),

@@ -1,4 +1,4 @@
-//! Three examples or more for the help of each command. Tests parse all of them.
+//! At least three examples for the help of each command. Tests check that all of them parse.
 
 const EXAMPLES: &[&str] = &[
     "trunkline get boiler/level",
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::arguments::Cli;
 
-    /// Splits words as a shell does, with single quotes only.
+    /// Splits a line into words as a shell does, but supports only single quotes.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         for (at, part) in line.split('\'').enumerate() {
@@ -169,7 +169,7 @@ mod tests {
         }
         for line in EXAMPLES {
             let name = line.split(' ').nth(1).unwrap();
-            // `record` and `play` are for Linux.
+            // `record` and `play` exist only on Linux.
             if cli.find_subcommand(name).is_some() {
                 let parsed = cli.clone().try_get_matches_from(words(line));
                 assert!(parsed.is_ok(), "{line}: {parsed:?}");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 #[repr(u8)]
 pub(crate) enum Exit {
     Done = 0,
-    /// Some or all of it could not be done; the rest was.
+    /// The command failed, completely or in part.
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Lost = 7,
     /// A check found problems or differences, or a file is invalid or damaged.
     ProblemsFound = 8,
-    /// It is not known whether a write took place.
+    /// It is unknown whether a write took effect.
     OutcomeUnknown = 9,
     Interrupted = 130,
 }
@@ -43,10 +43,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The failures so far, and the code that results from them.
+/// Collects failures and determines the exit code.
 ///
-/// A failure of the command as a whole (lost data, then timeout) takes precedence. Otherwise
-/// failures of single names that all have the same code result in that code, and different ones in
+/// Failures of the command as a whole take precedence: first lost data, then a timeout. Otherwise,
+/// if all failed names have the same code, that code is the result; if their codes differ, it is
 /// [`Exit::Failed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {

@@ -1,4 +1,4 @@
-//! Parses times as people write them: a date, a time of day, a word, or a duration ago.
+//! Parses times in the forms that people use: a date, a time of day, a word, or an age.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
@@ -21,10 +21,10 @@ pub(crate) struct Now {
 impl Now {
     /// Parses a time:
     ///
-    /// - `now`, `today`, `yesterday` or `tomorrow`, also followed by a time of day;
-    /// - a time of day, which is today's, or a date, also followed by a time of day;
+    /// - `now`, or `today`, `yesterday` or `tomorrow`, optionally with a time of day;
+    /// - a time of day, which means today, or a date, optionally with a time of day;
     /// - any of these followed by a zone; `@` followed by seconds since 1970;
-    /// - a duration, which is that long ago, or after a `+` that far ahead.
+    /// - an age, or a duration with a leading `+`, which is a time ahead.
     pub(crate) fn parse(&self, text: &str) -> Option<Timestamp> {
         let text = text.trim();
         if has_zone(text)
@@ -50,7 +50,7 @@ impl Now {
         Some(Timestamp::from_nanos(nanos))
     }
 
-    /// Parses a duration as nanoseconds from now.
+    /// Parses an age, or a duration with a leading `+`, as nanoseconds relative to now.
     fn distance(&self, text: &str) -> Option<i64> {
         // A number with a sign could be a row or an index, so it needs a unit.
         let is_signed = text.starts_with(['+', '-']);
@@ -115,7 +115,8 @@ fn time_of_day(text: &str) -> Option<Time> {
     }
 }
 
-/// Returns the sum of numbers with units, in nanoseconds; a bare number is seconds.
+/// Parses a sum of numbers with units, such as `1h 30min`, into nanoseconds. A bare number is in
+/// seconds.
 fn duration(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -140,7 +141,7 @@ fn duration(text: &str) -> Option<i64> {
     Some(sum)
 }
 
-/// Returns the unit that [`parse_duration`] uses for a word, and the factor to it.
+/// Maps a word to a unit of [`parse_duration`] and a factor.
 fn unit_of(word: &str) -> Option<(&str, i64)> {
     Some(match word {
         "sec" | "second" | "seconds" => ("s", 1),

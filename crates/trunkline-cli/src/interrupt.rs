@@ -15,14 +15,17 @@ use crate::{CliError, Exit, Problem};
 
 const CODE: i32 = Exit::Interrupted as i32;
 
-/// The presses of Ctrl-C so far; SIGTERM counts as one. Unless the command handles a press itself, it
-/// completes the output and ends the process.
+/// Counts presses of Ctrl-C; SIGTERM counts as a press.
+///
+/// A command can handle the first presses itself ([`end_in_order`](Self::end_in_order)); the next
+/// one then ends the process at once. If it handles none, the first Ctrl-C completes the output
+/// before the process ends; SIGTERM or a second press ends it at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupted(Arc<(Mutex<Seen>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Number of presses that the command handles itself; one more ends the process at once.
+    /// Number of presses that the command handles itself. The next press ends the process.
     handled: u32,
     presses: u32,
 }
@@ -48,18 +51,19 @@ impl Interrupted {
         match (seen.handled, seen.presses) {
             (handled, presses) if presses <= handled => self.0.1.notify_all(),
             (0, 1) if signal == SIGTERM => {
-                // If the system refuses even that, the process ends anyway.
+                // If the default handler fails, `exit` ends the process.
                 let _ = emulate_default_handler(signal);
                 exit(CODE);
             }
             (0, 1) => {
                 let terminal = terminal.clone();
                 let finish = move || {
-                    // There is no one left to report a failure of the output to.
+                    // If the output fails now, there is nowhere left to report it.
                     let _ = terminal.finish();
                     exit(CODE);
                 };
-                // In a thread of its own, because the reader of the output may be stuck.
+                // Runs in its own thread, because a reader that does not read the output can block
+                // it.
                 let thread = thread::Builder::new().name("interrupt".to_owned());
                 if thread.spawn(finish).is_err() {
                     exit(CODE);
@@ -69,7 +73,7 @@ impl Interrupted {
         }
     }
 
-    /// Leaves the first presses to the command; one more ends the process.
+    /// Leaves the first `presses` to the command. The next one ends the process.
     pub(crate) fn end_in_order(&self, presses: u32) {
         self.lock().handled = presses;
     }
@@ -82,7 +86,7 @@ impl Interrupted {
         self.lock().presses
     }
 
-    /// Waits until the next press, at most `timeout`.
+    /// Waits for the next press, for at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
         let seen = self.lock();
         let before = seen.presses;

@@ -1,4 +1,4 @@
-//! The trunkline command: every verb, and the composition root that wires an engine.
+//! The `trunkline` command: all verbs, and the composition root that assembles an engine.
 //!
 //! ```text
 //! words --arguments--> Command, GlobalArgs --settings--> Settings
@@ -9,14 +9,15 @@
 //! ```
 //!
 //! # Layout
-//! - [`run`]: from the words of the command line to the exit code.
+//! - [`run`]: parses the command line, runs the verb and returns the exit code.
 //! - `arguments`, `settings`: the options, and the checked settings that result from them.
-//! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
-//! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
+//! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, and the connection to
+//!   their engine.
+//! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only module that
 //!   prints.
-//! - `examples`: the examples of the help.
+//! - `examples`: the examples in the help.
 //! - `problem`, `exit`: errors, and their exit codes. `interrupt`: Ctrl-C.
-//! - `condition`: `--until`.
+//! - `condition`: `--until`. `instant`: times. `replace`: files that are replaced atomically.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +45,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use trunkline_types::name::suggest;
 
-// Modules use `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
+// Other modules import `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
 use crate::arguments::Cli;
 use crate::exit::{Exit, Tally};
 use crate::interrupt::Interrupted;
@@ -79,7 +80,7 @@ fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
     Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
 }
 
-/// Refuses options of a command before one of its subcommands, which does not know them.
+/// Refuses options of a command that precede one of its subcommands, which does not know them.
 fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
     let Some((name, own)) = matches.subcommand() else {
         return Ok(());
@@ -133,15 +134,15 @@ fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
     match stop {
         CliError::PipeClosed => Exit::Done,
         CliError::Problem(problem) => {
-            // Standard error is the last resort, and it may be closed as well.
+            // If standard error is closed as well, the problem cannot be shown.
             let _ = terminal.problem(&problem, 0);
             problem.exit
         }
     }
 }
 
-/// Adds what was probably meant: a command, if clap suggested none, or the verb that takes the
-/// option.
+/// Adds a suggestion to an error: the command that was probably meant, if clap suggests none, or
+/// the verbs that take the option.
 fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if let Some(tip) = tip(&error, words) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
@@ -166,7 +167,7 @@ fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     error
 }
 
-/// Returns which verbs of the same command take an option that this one does not.
+/// Returns a tip that names the verbs of the same command that take the unknown option.
 fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -200,7 +201,8 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             terminal.raw(error.render().to_string().as_bytes())?;
             Ok(Exit::Done)
         }
-        // clap's own error says less when an environment variable is set.
+        // If an environment variable sets an option, clap reports a short error instead of the
+        // help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !is_json =>
         {
@@ -213,7 +215,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
         _ if is_json => {
             let text = rendered(error);
             let line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
-            // The message, perhaps a tip, and the usage.
+            // The parts are the message, an optional tip, and the usage.
             let mut parts = text.split("\n\n").map(line);
             let message = parts.next().unwrap_or_default();
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
@@ -229,7 +231,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
     }
 }
 
-/// Escapes the words of the command line that the error repeats.
+/// Escapes the words of the command line that the error quotes.
 fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     for kind in [
         ContextKind::InvalidArg,
@@ -248,8 +250,8 @@ fn rendered(error: &clap::Error) -> String {
     escaped_lines(&error.render().to_string())
 }
 
-/// Returns true if errors are to be JSON. It works on the raw words, because the command line may
-/// be invalid.
+/// Returns true if errors must be JSON. Reads the raw words, because the command line may be
+/// invalid.
 fn wants_json(words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let named = ["json", "jsonl"];
@@ -293,7 +295,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// clap would take the value of one for the other.
+    /// clap would confuse the values of two arguments with the same id.
     #[test]
     fn no_argument_has_the_id_of_a_global_option() {
         let cli = Cli::command();

@@ -1,4 +1,4 @@
-//! The command `trunkline`.
+//! The `trunkline` command.
 
 #![forbid(unsafe_code)]
 

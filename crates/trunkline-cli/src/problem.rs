@@ -1,4 +1,4 @@
-//! Errors as they are shown: a sentence for people, an object for programs.
+//! Errors as the user sees them: a sentence for people, a JSON object for programs.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -29,14 +29,14 @@ pub(crate) struct Problem {
 /// The reason why a command ends early.
 #[derive(Debug)]
 pub(crate) enum CliError {
-    /// The reader has closed the output: a clean end.
+    /// The reader closed the output, which is not an error.
     PipeClosed,
     Problem(Box<Problem>),
 }
 
 impl Problem {
-    /// Returns a problem of the whole command. A sentence states the error, then `; `, then the
-    /// remedy: the second half becomes the hint.
+    /// Returns a problem of the whole command. If `sentence` contains a `; `, the text after it is
+    /// the remedy and becomes the hint.
     pub(crate) fn new(
         exit: Exit,
         code: impl Into<Cow<'static, str>>,
@@ -49,12 +49,12 @@ impl Problem {
         Self { exit, ..problem }
     }
 
-    /// Returns a problem because of which something could not be done; see [`new`](Self::new).
+    /// Same as [`new`](Self::new), with [`Exit::Failed`].
     pub(crate) fn failed(code: impl Into<Cow<'static, str>>, sentence: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, code, sentence)
     }
 
-    /// Same as [`failed`](Self::failed), with a message that has no remedy in it.
+    /// Same as [`failed`](Self::failed), but does not split a remedy from the message.
     pub(crate) fn stating(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             name: None,
@@ -79,7 +79,7 @@ impl Problem {
         Self::new(Exit::Usage, "usage", sentence)
     }
 
-    /// Makes it a problem of the whole command.
+    /// Makes this a problem of the whole command instead of one name.
     #[must_use]
     pub(crate) fn of_all(mut self) -> Self {
         self.name = None;
@@ -93,7 +93,8 @@ impl Problem {
     }
 
     pub(crate) fn sentence(&self) -> String {
-        // Frequent errors are shortened, and only a suggestion is worth its space.
+        // An unknown name is a frequent error, so its message is short, and only a suggestion is
+        // worth the space.
         let (message, hint) = match self.code.as_ref() {
             "unknown-name" => {
                 let is_suggestion = |hint: &&str| {
@@ -117,12 +118,12 @@ pub(crate) fn file_reason(error: &io::Error) -> String {
         io::ErrorKind::IsADirectory => "it is a folder; name a file",
         io::ErrorKind::NotADirectory => "a part of its path is a file, not a folder",
         io::ErrorKind::PermissionDenied => "this user has no permission",
-        // What `read_to_string` reports.
+        // `read_to_string` reports invalid UTF-8 in this way.
         io::ErrorKind::InvalidData if error.get_ref().is_none() => "it is not UTF-8 text",
         _ => return error.to_string(),
     };
     match error.get_ref() {
-        // A reason of this program's own.
+        // This program created the error, with its own text.
         Some(reason) => reason.to_string(),
         None => words.to_owned(),
     }
@@ -136,7 +137,7 @@ pub(crate) fn folder_reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns the problem of a path that must be a file.
+/// Returns the problem of a path that is a folder but must be a file.
 pub(crate) fn is_folder(code: &'static str, path: &str) -> Problem {
     Problem::failed(code, format!("{path} is a folder; name a file"))
 }

@@ -1,4 +1,4 @@
-//! Writes files in one step.
+//! Replaces files atomically.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -11,11 +11,11 @@ use crate::Problem;
 use crate::problem::{folder_reason, is_folder};
 use crate::terminal::escaped_path;
 
-/// A file that appears under its name when it is complete, so readers never see a part of it. It has
-/// the permissions of the file that it replaces, or those of any new file.
+/// A file that appears under its name only when it is complete, so readers never see part of it. It
+/// keeps the permissions of the file that it replaces; a new file gets the default permissions.
 ///
-/// A pipe, a device or a file that is already open (`/dev/stdout`) is written in place; if a link
-/// leads to a file, that file is replaced.
+/// Pipes, devices and files that are already open (`/dev/stdout`) are written in place. If the path
+/// is a symbolic link to a file, the file is replaced and the link stays.
 #[derive(Debug)]
 pub(crate) enum NewFile {
     Beside {
@@ -49,7 +49,7 @@ impl NewFile {
             // The umask applies to this mode.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder_of(&path))
-            // The error's text names the temporary file, which is unknown to the user.
+            // The error text names the temporary file, which the user does not know.
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
                 kind => kind.into(),
@@ -68,8 +68,8 @@ impl NewFile {
         }
     }
 
-    /// Moves the file to its place and flushes it to disk. An error, such as `AlreadyExists`, leaves an
-    /// existing file unchanged.
+    /// Flushes the file to disk and moves it to its place. Fails with `AlreadyExists` if a file is
+    /// there and `may_replace` is false. If the move fails, an existing file stays unchanged.
     pub(crate) fn finish(self, may_replace: bool) -> io::Result<()> {
         let Self::Beside {
             file,
@@ -88,7 +88,7 @@ impl NewFile {
             false => file.persist_noclobber(&path),
         };
         put.map_err(|error| error.error)?;
-        // Flushes the name as well.
+        // Makes the new name durable as well.
         File::open(folder_of(&path))?.sync_all()
     }
 }
@@ -98,8 +98,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Creates or, if that is allowed, replaces a file with what `write` writes. An error leaves an
-/// existing file unchanged.
+/// Creates a file with the data that `write` writes, or replaces one if `may_replace` is true. If
+/// `write` fails, an existing file stays unchanged.
 pub(crate) fn replace(
     path: &Path,
     may_replace: bool,
@@ -110,7 +110,7 @@ pub(crate) fn replace(
     file.finish(may_replace)
 }
 
-/// Returns the problem of a file that cannot be written.
+/// Returns the problem to report for a file that cannot be written.
 pub(crate) fn unwritten(path: &Path, error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
@@ -226,8 +226,7 @@ mod tests {
             move || fs::read(path).unwrap()
         });
         replace(&path, true, |file| file.write_all(b"to somebody")).unwrap();
-        // If the pipe had been replaced, it would have no writer, and its reader would wait for
-        // ever.
+        // A replaced pipe would have no writer, and its reader would wait forever.
         assert!(!fs::metadata(&path).unwrap().is_file());
         assert_eq!(reader.join().unwrap(), b"to somebody");
     }

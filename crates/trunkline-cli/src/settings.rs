@@ -1,4 +1,4 @@
-//! The settings that result from the options of every command, checked against each other.
+//! The settings of a command: its global options, checked for conflicts.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::output::values::ValueStyle;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// URL of the engine, as written.
+    /// URL of the engine, as the user wrote it.
     pub(crate) url: String,
     pub(crate) batch: Option<Throughput>,
     pub(crate) timeout: Duration,

@@ -1,4 +1,4 @@
-//! The targets of a command: an engine, and names, patterns or URLs there.
+//! The targets of a command: an engine, and names or patterns of its variables.
 
 use trunkline_types::url::Via;
 use trunkline_types::{Name, Pattern, Url};
@@ -13,7 +13,7 @@ pub(crate) struct Targets {
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Code of the problem of an operand that is not a name.
+/// Error code for an operand that is not a valid name.
 pub(crate) const BAD_NAME: &str = "bad-name";
 
 #[derive(Clone, PartialEq, Debug)]
@@ -60,7 +60,7 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
     }
 }
 
-/// Resolves the operands of a command, which must all be at one engine.
+/// Resolves the operands of a command, which must all belong to one engine.
 pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Targets, Problem> {
     let default = engine(settings)?;
     let mut engines: Vec<Url> = Vec::new();
@@ -104,7 +104,7 @@ fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
     (engine, target)
 }
 
-/// Returns the engine of an operand, and the name there.
+/// Splits an operand into its engine and the name at that engine.
 pub(crate) fn place(operand: &str, default: &Url) -> Result<(Url, String), String> {
     if !operand.contains("://") {
         return Ok((default.clone(), operand.to_owned()));
@@ -123,7 +123,8 @@ fn is_same(one: &Url, other: &Url) -> bool {
         && one.via == other.via
 }
 
-/// Returns the engine's address as people write it, `localhost:5850`, or its Unix socket.
+/// Returns the engine's address in its usual form, `localhost:5850`, or the path of its Unix
+/// socket.
 pub(crate) fn address(engine: &Url) -> String {
     if let Via::Unix(path) | Via::Shared(path) = &engine.via {
         return path.to_string();

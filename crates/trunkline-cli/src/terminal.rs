@@ -1,14 +1,14 @@
-//! The only module that opens standard output and standard error: data is written to the first,
-//! everything else to the second.
+//! The only module that opens standard output and standard error. Data goes to standard output,
+//! everything else to standard error.
 //!
-//! Text is escaped before it is printed, except by [`Terminal::raw`] and [`Terminal::binary_output`],
-//! so that characters from outside cannot move the cursor, end a line, or hide or reorder other
-//! text. Cells of tables and of tab-separated columns pass [`escaped`] before they are joined, so
-//! that no cell starts a new column.
+//! Text is escaped before it is printed, except by [`Terminal::raw`] and
+//! [`Terminal::binary_output`], so that characters from outside cannot move the cursor, end a line,
+//! or hide or reorder other text. Each cell of a table or of a tab-separated line is escaped before
+//! the cells are joined, so that no cell can start a new column.
 //!
-//! Output is flushed after every line on a terminal, otherwise when the command has nothing more to
-//! print for now. A line, or an element of a JSON list, is written as a whole: no flush ends inside
-//! one.
+//! On a terminal, output is flushed after every line; otherwise, it is flushed when the command has
+//! nothing more to print for now. A line, or an element of a JSON list, is written as a unit: no
+//! flush ends in the middle of it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -53,7 +53,7 @@ pub(crate) struct Terminal {
 #[derive(Debug)]
 struct Out {
     stream: BufWriter<Stdout>,
-    /// Buffer for one line, reused.
+    /// Reused buffer for one line.
     line: Vec<u8>,
     json_list: JsonList,
     /// True while the last line of standard error shows progress.
@@ -70,8 +70,8 @@ enum JsonList {
 }
 
 impl Terminal {
-    /// Returns the terminal of this process. It uses colours only on a terminal that is not dumb, and
-    /// not if `NO_COLOR` has a value.
+    /// Returns the terminal of this process. It uses colours only if the terminal supports them and
+    /// `NO_COLOR` is unset or empty.
     pub(crate) fn new(json_errors: bool) -> Self {
         let wanted = are_colours_wanted(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
         let out_is_tty = io::stdout().is_terminal();
@@ -101,8 +101,9 @@ impl Terminal {
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
     }
 
-    /// Writes lines in place of those of the last call, for a display that changes. They are cut to the
-    /// width and the height of the terminal. Only for a terminal that [can](Self::can_draw).
+    /// Redraws a changing display: replaces the lines of the previous call. Lines are cut to the
+    /// width and height of the terminal. Requires a terminal that [can](Self::can_draw) move its
+    /// cursor.
     pub(crate) fn draw(&self, lines: &[String]) -> Result<(), CliError> {
         let size = rustix::termios::tcgetwinsize(io::stdout());
         // A terminal that does not know its size reports 0.
@@ -147,13 +148,13 @@ impl Terminal {
         self.out().json_list = JsonList::Empty;
     }
 
-    /// Writes one line of data; tabs separate its columns. A line break in it is escaped like every
-    /// other unprintable character.
+    /// Writes one line of data; tabs separate its columns. Line breaks are escaped, like all other
+    /// unprintable characters.
     pub(crate) fn line(&self, line: &str) -> Result<(), CliError> {
         self.write_line(&safe(line, self.colours, |character| character == '\t'))
     }
 
-    /// Writes text that may have line breaks of the user's own, such as those of `--format`. The
+    /// Writes text that may contain the user's own line breaks, such as those in `--format`. The
     /// caller must already have escaped text from outside.
     pub(crate) fn lines(&self, lines: &str) -> Result<(), CliError> {
         self.write_line(&safe(lines, self.colours, is_layout))
@@ -162,7 +163,7 @@ impl Terminal {
     fn write_line(&self, line: &str) -> Result<(), CliError> {
         let out = &mut *self.out();
         if self.out_is_tty {
-            // Both streams are shown in the same place.
+            // Standard output and the progress line share this terminal.
             erase_progress(out);
         }
         let (before, after) = match out.json_list {
@@ -204,7 +205,7 @@ impl Terminal {
         Ok(out.stream.flush()?)
     }
 
-    /// Writes a problem to standard error. A name is padded to `width`.
+    /// Writes a problem to standard error. If it has a name, the name is padded to `width`.
     pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), CliError> {
         if self.json_errors {
             return self.note(&json(problem));
@@ -231,7 +232,7 @@ impl Terminal {
     pub(crate) fn note(&self, line: &str) -> Result<(), CliError> {
         self.flush()?;
         self.end_progress();
-        // What is drawn next comes below the line.
+        // The next `draw` starts below this line.
         self.out().drawn = 0;
         let line = safe(line, self.error_colours, is_layout);
         // If standard error is closed, the failure does not matter.
@@ -243,8 +244,8 @@ impl Terminal {
         self.shows_progress
     }
 
-    /// Shows the state of a command on one line of standard error that is rewritten each time; only
-    /// on a terminal.
+    /// Shows the progress of a command on one line of standard error, which each call rewrites.
+    /// Does nothing if [`shows_progress`](Self::shows_progress) returns false.
     pub(crate) fn progress(&self, line: &str) {
         if self.shows_progress {
             self.out().has_progress = true;
@@ -269,7 +270,7 @@ impl Terminal {
         erase_progress(&mut self.out());
     }
 
-    /// Returns standard output for binary data, after everything written so far.
+    /// Flushes everything written so far, and returns standard output for binary data.
     pub(crate) fn binary_output(&self) -> Result<File, CliError> {
         self.flush()?;
         Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
@@ -295,8 +296,8 @@ fn erase_progress(out: &mut Out) {
     }
 }
 
-/// Writes the parts as one, so that a buffered stream never flushes only some of them. `buffer` is
-/// reused.
+/// Writes the parts in a single call, so that a buffered stream never flushes only some of them.
+/// `buffer` is scratch space.
 fn write_whole(out: &mut impl Write, buffer: &mut Vec<u8>, parts: [&str; 3]) -> io::Result<()> {
     buffer.clear();
     for part in parts {
@@ -305,7 +306,8 @@ fn write_whole(out: &mut impl Write, buffer: &mut Vec<u8>, parts: [&str; 3]) -> 
     out.write_all(buffer)
 }
 
-/// Columns of the progress line: one less than standard error has, so that it does not wrap.
+/// Returns the width of the progress line: one column less than the terminal, so that it does not
+/// wrap.
 fn progress_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     // A terminal that does not know its size reports 0.
@@ -343,7 +345,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Escapes text from outside: one line, without tabs or terminal control.
+/// Escapes text from outside into one line without tabs or terminal control sequences.
 pub(crate) fn escaped(text: &str) -> String {
     escape(text).into_owned()
 }
@@ -353,14 +355,14 @@ pub(crate) fn escaped_lines(text: &str) -> String {
     escape_except(text, |character| character == '\n').into_owned()
 }
 
-/// Joins columns with tabs; empty ones at the end are left out.
+/// Joins cells with tabs, without empty cells at the end.
 pub(crate) fn tabbed<'c>(cells: impl IntoIterator<Item = &'c str>) -> String {
     let cells: Vec<Cow<'_, str>> = cells.into_iter().map(escape).collect();
     cells.join("\t").trim_end_matches('\t').to_owned()
 }
 
-/// Returns the text in a form that is safe to print. Everything unprintable is escaped, except
-/// characters that `keep` accepts and, if colours are used, the colours of [`painted`].
+/// Escapes everything unprintable, except characters that `keep` accepts and, if `has_colours` is
+/// true, the colour sequences of [`painted`].
 fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     if !has_colours || !text.contains('\u{1b}') {
         return escape_except(text, keep);
@@ -511,7 +513,7 @@ mod tests {
         );
     }
 
-    /// Keeps what each system call would write.
+    /// Records the bytes of each call to `write`.
     #[derive(Default)]
     struct Pipe(Vec<Vec<u8>>);
 

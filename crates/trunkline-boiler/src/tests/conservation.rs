@@ -66,7 +66,7 @@ impl Enthalpies {
 }
 
 impl Meters {
-    /// Counts the flows of a step, which leave with the enthalpies from before it.
+    /// Counts the flows of a step with the enthalpies from before the step.
     fn count(&mut self, flows: &Flows, of: &Enthalpies) {
         let dt = p::STEP_SECONDS;
         for flow in [flows.make_up, flows.condensate, flows.fuel, flows.air] {
@@ -106,7 +106,7 @@ fn held(plant: &Plant) -> (f64, f64) {
 }
 
 fn set(plant: &mut Plant, target: Target, value: Value) {
-    // A refusal is a legal answer here; the test is what the plant does afterwards.
+    // A refusal is a valid answer here: the test checks what the plant does afterwards.
     let _ = apply(plant, target, "test", "", &value);
 }
 
@@ -121,7 +121,7 @@ const NUMBERS: [Target; 8] = [
     Target::Valve(Tag::FV105),
 ];
 
-/// Does something an operator may do: sets a number within its limits, a mode, a reset, the vent.
+/// Performs an action of an operator: sets a number within its limits, a mode, a reset or the vent.
 fn act(plant: &mut Plant, what: u8, share: f64) {
     match NUMBERS.get(usize::from(what)) {
         Some(target) => {
@@ -193,7 +193,7 @@ fn mass_and_energy_are_conserved_over_24_hours() {
     let (mass_before, energy_before) = held(&plant);
     let mut rng = fastrand::Rng::with_seed(99);
     for step in 0..864_000u32 {
-        // A restless operator: changes something every ten minutes.
+        // The operator changes something every ten minutes.
         if step % 6_000 == 5_999 {
             act(&mut plant, rng.u8(0..12), rng.f64());
         }

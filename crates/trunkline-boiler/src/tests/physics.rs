@@ -111,7 +111,7 @@ fn without_the_pump_the_level_falls_and_low_water_trips_the_burner() {
     // The raw contact is the opposite of the scaled value.
     assert_eq!(rig.read("boiler/protection/chain").0, Value::Bool(true));
 
-    // It stays shut until the water is back and an operator resets it.
+    // The burner stays off until the water is back and an operator resets it.
     let refusal = rig
         .put("boiler/burner/reset", Value::Bool(true))
         .unwrap_err();
@@ -160,7 +160,8 @@ fn more_fire_raises_the_pressure_until_the_safety_valve_lifts() {
     assert!(rig.number("boiler/safety_valve/flow") > 4.0);
     until(&mut rig, 120.0, |rig| !lifted(rig)).unwrap();
     assert!(rig.number("boiler/drum/pressure") < 12.1);
-    // It holds the pressure as long as necessary, independent of the burner.
+    // The safety valve limits the pressure for as long as necessary, while the burner stays at full
+    // fire.
     for _ in 0..600 {
         rig.run(1.0);
         assert!(rig.number("boiler/drum/pressure") < 13.5);

@@ -187,8 +187,7 @@ fn setpoint_is_read_back_and_its_effects_are_published() {
         .iter()
         .map(|published| (published.item, published.value.clone()))
         .collect();
-    // The sender has the value from the answer; the rest of the plant's reaction comes with the
-    // scan.
+    // The sender got this value in the answer. The scan publishes the other effects.
     assert!(!published.contains_key(&rig.item("boiler/feed")));
     assert_eq!(
         published[&rig.item("boiler/pump/mode")],

@@ -1,4 +1,4 @@
-//! `tl`: the command `trunkline` under a shorter name.
+//! `tl`: the `trunkline` command under a shorter name.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `audit`: shows who did what.
+//! `audit`: shows the audit trail.
 
 use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Timestamp};
 
@@ -140,8 +140,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
             table.finish()?;
-            // Programs see it from the numbers. A request for the last entries does not report the
-            // oldest as missing.
+            // A request for the newest entries does not report that the oldest entries are missing.
             let state = &page.state;
             if !has_any {
                 let unaudited = unaudited(&connection, &named).unwrap_or_default();
@@ -157,7 +156,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// Returns a hint if the engine does not audit the writes to this variable.
+/// Returns a hint if the engine does not audit writes to this variable.
 fn unaudited(connection: &Connection, names: &[String]) -> Option<String> {
     let name = names.first()?;
     let opened = connection.open(&[name], opening(false, false)).ok()?;
@@ -208,7 +207,7 @@ impl Entry {
     }
 }
 
-/// Returns the pattern of a library: everything in it, and the library itself.
+/// Turns the name of a library into a pattern that matches the library and everything in it.
 pub(crate) fn whole_library(text: &str) -> String {
     match text.contains(['/', '*']) || text.is_empty() {
         true => text.to_owned(),
@@ -228,7 +227,7 @@ pub(crate) fn instant(
     time.ok_or_else(wrong).map(Some)
 }
 
-/// Returns the pattern that an operand of `audit` or `alarm journal` stands for, and the engine.
+/// Resolves the operand of `audit` or `alarm journal` to an engine and a pattern.
 pub(crate) fn pattern_of(
     operand: Option<&String>,
     context: &Context,

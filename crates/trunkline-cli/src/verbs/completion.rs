@@ -1,4 +1,4 @@
-//! `completion`: prints scripts with which shells complete command lines.
+//! `completion`: prints scripts that complete command lines in shells.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

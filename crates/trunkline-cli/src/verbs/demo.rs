@@ -1,5 +1,4 @@
-//! `demo`: runs an engine for trying things, with a simulated plant and this machine's own
-//! readings.
+//! `demo`: runs an engine to try, with a simulated plant and the readings of this machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,11 +33,11 @@ pub(crate) struct Args {
     listen: ListenArgs,
 }
 
-/// A variable that changes from the first second on.
+/// A variable that changes from the first second.
 const SHOWN: &str = "boiler/level";
-/// A variable that needs two samples, a second apart, to have a value.
+/// A variable that has a value only after two samples, a second apart.
 const USAGE: &str = "host/cpu/total";
-/// Longest time to watch each of them; the shown one moves ten times a second.
+/// Maximum time to watch each of them; `SHOWN` changes ten times a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 const TO_TRY: [&str; 7] = [
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         ..DeploymentPlan::default()
     };
     plan.engine.name = Some("demo".to_owned());
-    // The demo leaves nothing behind.
+    // The folder is deleted at the end of the demo.
     let folder = tempfile::Builder::new()
         .prefix("trunkline-demo-")
         .tempdir()
@@ -129,8 +128,8 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {
     terminal.flush()
 }
 
-/// Returns the commands that the other shell needs first: the path of the command, and the URL of
-/// the engine, unless both are the default.
+/// Returns the commands that the user's other shell needs first: they add this program's folder to
+/// `PATH` and set the engine's URL, each only if needed.
 fn preparations(engine: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(folder) = folder_off_path() {
@@ -146,7 +145,7 @@ fn preparations(engine: &Engine) -> Vec<String> {
     lines
 }
 
-/// Returns the folder of this program if a shell would not find it by name.
+/// Returns the folder of this program if it is not in `PATH`.
 fn folder_off_path() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let folder = program.parent()?.to_owned();
@@ -162,7 +161,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Shows the first value, and the first one that differs from it.
+/// Shows the first value of the variable, and the next different one.
 fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let Ok(client) = engine.client() else {
         return Ok(());
@@ -176,7 +175,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         units,
         precision,
     } = metadata(&opened);
-    // One digit more than usual, because the plant starts at rest.
+    // One more digit than usual, because the plant starts at rest and changes slowly at first.
     let format = FormatOptions {
         precision: precision.map(|digits| Digits::Fixed(digits.saturating_add(1))),
         ..FormatOptions::default()
@@ -195,7 +194,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     context.terminal.line(&line)
 }
 
-/// Waits until the suggested variable that starts without a value has one.
+/// Waits until `USAGE` has a value.
 fn await_usage(engine: &Engine, context: &Context) {
     if let Ok(client) = engine.client() {
         watch(&client, USAGE, context, |reading| {
@@ -204,7 +203,7 @@ fn await_usage(engine: &Engine, context: &Context) {
     }
 }
 
-/// Returns what is found in a reading of a variable, unless it takes too long.
+/// Returns the first result of `find` for the readings of a variable, or `None` after a timeout.
 fn watch<R>(
     client: &Client,
     name: &str,

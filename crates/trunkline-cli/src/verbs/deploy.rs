@@ -1,4 +1,4 @@
-//! `deploy`: deploys libraries of configuration files to a running engine.
+//! `deploy`: deploys the libraries in configuration files to a running engine.
 
 use trunkline::config;
 use trunkline_config::LoadOptions;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let options = LoadOptions {
-        // Only the engine knows its I/O servers.
+        // Only the engine knows which I/O servers it has.
         any_io_server: true,
         ..LoadOptions::default()
     };

@@ -1,4 +1,4 @@
-//! `find`: lists names that match.
+//! `find`: lists the names that match a pattern and conditions.
 
 use trunkline::{Comparison, Condition};
 use trunkline_types::{Access, DataType, Pattern};
@@ -92,8 +92,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Args {
-    /// Returns the rest of a sentence about the names that match the pattern, `which`: the options
-    /// that remove them, as they were given.
+    /// Returns the end of a sentence about names that match the pattern but are not listed, with
+    /// the options that exclude them. `which` refers to the names.
     fn filter(&self, which: &str, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
         let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
@@ -125,7 +125,7 @@ impl Args {
     }
 }
 
-/// Turns a bare word into a pattern that finds it anywhere in a name.
+/// Turns a bare word into a pattern that matches it anywhere in a name.
 fn in_every_segment(text: &str) -> String {
     let is_word = !Pattern::has_wildcards(text) && !text.contains('/') && !text.is_empty();
     match is_word {
@@ -134,7 +134,7 @@ fn in_every_segment(text: &str) -> String {
     }
 }
 
-/// Checks a type, or the name of a kind such as `array`, which needs no details here.
+/// Checks a type, or a kind of types such as `array`.
 fn type_or_kind(text: &str) -> Result<String, String> {
     match text {
         "enum" | "array" | "struct" | "waveform" => Ok(text.to_owned()),

@@ -1,4 +1,4 @@
-//! `force`: holds variables at values, lists those that are held, and switches forcing for all.
+//! `force`: holds variables at values, lists the forced variables, and switches forcing on or off.
 
 use serde_json::Value as Json;
 use trunkline::proto::ForcedEntry;
@@ -110,8 +110,8 @@ fn list(context: &Context) -> Result<Exit, CliError> {
     let mut table = context.table::<Forced>()?;
     let mut times = context.settings.times.column(true, context.started);
     let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
-    // Values are formatted as everywhere else; those of variables that cannot be opened, without
-    // their precision.
+    // Values are formatted as everywhere else; the precision is missing for variables that cannot
+    // be opened.
     let opened = connection.open(&names, opening(false, true))?;
     for (entry, opened) in list.entries.iter().zip(&opened) {
         let precision = opened.as_ref().ok().and_then(|o| metadata(o).precision);

@@ -1,4 +1,4 @@
-//! `get`: reads variables once, all of them in one round trip.
+//! `get`: reads variables once, all in one round trip.
 
 use crate::connection::{Connection, metadata, opening, readable};
 use crate::output::ReadingView;

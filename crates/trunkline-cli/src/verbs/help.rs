@@ -1,5 +1,5 @@
-//! `help`: prints help for people. With `--json` it prints the whole command line and configuration
-//! as data, from which the reference pages are generated.
+//! `help`: prints help for people. With `--json`, it prints the whole command line and
+//! configuration as data; the reference pages are generated from it.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ const OPTIONS: &str = "options";
 const SCHEMA: &str = "schema";
 const CONFIG: &str = "config";
 
-/// Returns the command line as its help shows it: the options of every command have their own page.
+/// Returns the command line without the global options, which have their own help page.
 pub(crate) fn command() -> clap::Command {
     let hint =
         "Global options, such as --url, --timeout, --output and --json: `trunkline help options`";
@@ -148,7 +148,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     Ok(own.clone().render_long_help().to_string())
 }
 
-/// Returns the command line and the configuration, in version 1 of the structure.
+/// Describes the command line and the configuration as JSON, in version 1 of its format.
 fn everything() -> Json {
     let cli = Cli::command();
     json!({
@@ -215,7 +215,7 @@ fn argument(argument: &Arg) -> Json {
     })
 }
 
-/// Returns the form of an argument's value: its possible words, or its name; with dots if it may be
+/// Returns the form of an argument's value: its possible words, or its name, with dots if it can be
 /// repeated.
 fn value_of(argument: &Arg) -> String {
     let words: Vec<String> = argument

@@ -1,4 +1,4 @@
-//! `info`: shows everything the engine knows about a variable.
+//! `info`: shows everything that the engine knows about a variable.
 
 pub(crate) mod record;
 mod trend;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut trends = trends.into_iter();
     let mut printer = Printer::new(context)?;
     if let Some(name) = names.first() {
-        // All variables of an engine have the same fields, except for their alarms.
+        // All variables of an engine have the same fields, except those of their alarms.
         let fields = format!("{name}#*");
         let found = connection.call(|client, wait| client.find(&fields, None, wait))?;
         let field = |found: &Found| Some(found.name.split_once('#')?.1.to_owned());
@@ -193,7 +193,7 @@ impl<'a> Printer<'a> {
         lines
     }
 
-    /// Names that can be opened after a `#`, with one pattern for the fields of each alarm.
+    /// Returns the names that can follow a `#`, with one pattern for the fields of each alarm.
     fn fields_of(&self, info: &VariableInfo) -> Vec<String> {
         let alarms = info.properties.alarms.iter();
         let alarms = alarms.map(|alarm| format!("alarm.{}.*", alarm.name));
@@ -219,7 +219,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Describes who holds the variable, and the value it would have otherwise.
+    /// Describes the forced value, who forced it, and the value of the source.
     fn forced(&self, info: &VariableInfo) -> String {
         let Some(forced) = &info.forced else {
             return String::new();
@@ -262,7 +262,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Formats what a variable has; empty if it has none.
+/// Formats an optional value; `None` becomes an empty string.
 fn shown<T>(value: &Option<T>, text: impl FnOnce(&T) -> String) -> String {
     value.as_ref().map(text).unwrap_or_default()
 }

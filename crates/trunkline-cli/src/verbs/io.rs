@@ -1,4 +1,4 @@
-//! `io`: runs an I/O server in a separate process, as the source of an engine's variables.
+//! `io`: runs an I/O server in a separate process as the source of an engine's variables.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
     }
 }
 
-/// Returns the drivers that configurations and `io run` name.
+/// Returns the drivers that configurations and `io run` can use.
 pub(super) fn drivers() -> Drivers {
     Drivers::built_in().with(trunkline_boiler::DRIVER)
 }
@@ -221,7 +221,7 @@ fn show(
     terminal.flush()
 }
 
-/// Parses an interval between scans; the same range as in a configuration.
+/// Parses an interval between scans. The range is the same as in a configuration.
 fn period(text: &str) -> Result<Duration, String> {
     let period = arguments::duration(text)?;
     match (Duration::from_micros(100)..=Duration::from_secs(86_400)).contains(&period) {
@@ -230,7 +230,7 @@ fn period(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses `KEY=VALUE`: true, false, a number, or text.
+/// Parses `KEY=VALUE`, where the value is true, false, a number, or text.
 fn setting(text: &str) -> Result<(String, Setting), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {

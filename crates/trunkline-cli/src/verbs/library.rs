@@ -1,4 +1,4 @@
-//! `library`: stops and starts libraries that stay deployed.
+//! `library`: stops and starts deployed libraries.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Record for Outcome {
 }
 
 impl Outcome {
-    /// Formats `3 new, 1 changed, 2 the same, 1 gone`, leaving out zeros.
+    /// Formats counts as in `3 new, 1 changed, 2 unchanged, 1 gone`, without zeros.
     fn counts(&self) -> String {
         let counts = [
             (self.added, "new"),

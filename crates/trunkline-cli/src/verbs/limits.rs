@@ -1,4 +1,4 @@
-//! `limits`: shows the limits of an engine, and their usage.
+//! `limits`: shows the limits of an engine and their usage.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,8 @@ use crate::{CliError, Context, Exit};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// Each limit: the engine's measurements of its usage and its maximum, its unit, and the key that
-/// sets it.
+/// For each limit: its name, the engine's variables with its usage and its maximum, its unit, and
+/// the key that sets it.
 #[rustfmt::skip]
 const LIMITS: [(&str, &str, &str, &str, &str); 15] = [
     ("sessions", "sessions", "sessions_max", "", "sessions_max"),
@@ -86,7 +86,7 @@ fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, Cli
     let session = connection.call(Client::wait_connected)?;
     let measured = measured(connection)?;
     let number = |name: &str| *measured.get(&format!("_engine/{name}"))?;
-    // Nine tenths of a limit count as near it.
+    // Usage of nine tenths or more is near the limit.
     let is_near = |(used, max): (u64, u64)| used.saturating_mul(10) >= max.saturating_mul(9);
     let limits = LIMITS.iter().map(|(limit, used, max, unit, key)| {
         let used = number(used);
@@ -120,7 +120,7 @@ fn measured(connection: &Connection) -> Result<HashMap<String, Option<u64>>, Cli
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let opened = connection.open(&names, opening(true, false))?;
     let measured = names.iter().zip(opened).map(|(name, opened)| {
-        // A missing variable is a measurement that the engine does not make.
+        // If the variable is missing, the engine does not make this measurement.
         let reading = opened.ok().and_then(|opened| opened.reading);
         let number = match reading.map(|reading| reading.sample.value) {
             // The engine reports an absent limit as the largest number.

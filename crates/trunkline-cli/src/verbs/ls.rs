@@ -27,8 +27,8 @@ pub(crate) struct Args {
     tree: bool,
 }
 
-/// Maximum number of libraries in one answer of an engine; beyond it, they are collected from the
-/// names.
+/// Maximum number of libraries in an engine's answer. If there are more, they are collected from
+/// the names of the variables.
 const LIBRARIES_TOLD_MAX: usize = 1024;
 
 /// One line of `ls` and `find`.
@@ -113,11 +113,11 @@ impl Record for Entry {
 
 const RUNNING: &str = "running";
 
-/// A variable, or a folder with its contents; a variable may be a folder, too.
+/// A variable, or a folder with its contents. A variable may also be a folder.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Node {
     path: String,
-    /// Type and access, if it is a variable.
+    /// Type and access if this node is a variable.
     variable: Option<(String, &'static str)>,
     children: Vec<Node>,
     description: String,
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Returns the engine, and the path without slashes at its ends.
+/// Returns the engine, and the path without trailing slashes.
 fn place(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     let default = targets::engine(&context.settings)?;
     let wrong = |sentence: String| Problem::failed("bad-name", sentence).of(operand);
@@ -168,7 +168,7 @@ fn place(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     Ok((engine, path))
 }
 
-/// Returns the libraries, with their contents for a tree.
+/// Returns the libraries; for a tree, with their contents.
 fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, CliError> {
     let info = connection.call(Client::engine_info)?;
     let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_TOLD_MAX;
@@ -180,7 +180,7 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
         let state = (library.state != RUNNING).then_some(library.state);
         match nodes.iter_mut().find(|node| node.path == library.name) {
             Some(node) => (node.description, node.state) = (library.description, state),
-            // All of its contents are excluded.
+            // All variables in this library are excluded.
             None if is_by_name && library.variables > 0 => {}
             None if context.settings.is_excluded(&library.name) => {}
             None => nodes.push(Node {
@@ -204,7 +204,7 @@ fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<N
     Ok(nodes)
 }
 
-/// Turns names below `path` into nodes, in the order of their first appearance.
+/// Builds nodes from the names below `path`, in the order of their first appearance.
 fn tree(found: &[Found], path: &str) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut rest = found;
@@ -305,7 +305,7 @@ fn list(
     Ok(())
 }
 
-/// Returns the name in the list: in a tree for people the last segment, indented.
+/// Returns the name to show. In a tree for people, it is the last segment, indented.
 fn shown(node: &Node, depth: usize, is_tree: bool, form: Form) -> String {
     let last = node.path.rsplit('/').next().unwrap_or_default();
     match is_tree && form.is_for_people() {
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(shown, [("b", 4), ("a", 1)]);
         let children: Vec<&str> = roots[0].children.iter().map(|n| n.path.as_str()).collect();
         assert_eq!(children, ["b/z", "b/pump"]);
-        // A variable may have others below it.
+        // A variable may have other variables below it.
         assert!(roots[0].children[1].variable.is_some());
         assert_eq!(roots[0].children[1].children.len(), 2);
         assert_eq!(roots[0].children[1].variables, 3);

@@ -1,4 +1,4 @@
-//! The verbs, one file each with its arguments and its code; `set`, `send` and `request` are in `put`.
+//! The verbs, each in its own file with its arguments; `set`, `send` and `request` are in `put`.
 
 pub(crate) mod alarm;
 pub(crate) mod audit;
@@ -95,8 +95,8 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
 }
 
 impl Context {
-    /// Returns the reference for times given by people: the current time, in the zone in which
-    /// times are shown.
+    /// Returns the reference for times that people write: the current time, in the time zone of the
+    /// output.
     pub(crate) fn now(&self) -> Now {
         Now {
             time: self.clock.wall(),
@@ -104,8 +104,8 @@ impl Context {
         }
     }
 
-    /// Returns a context for a command that writes no data to standard output while it runs: its
-    /// progress is shown whenever standard error is a terminal.
+    /// Returns a context for a command that writes no data to standard output while it runs: it
+    /// shows progress whenever standard error is a terminal.
     pub(crate) fn for_file_output(&self) -> Self {
         Self {
             terminal: self.terminal.for_file_output(),
@@ -136,8 +136,8 @@ impl Context {
         table.finish()
     }
 
-    /// Prints everything about one thing: the record for programs, otherwise one row for each of
-    /// these properties that is not empty.
+    /// Prints everything about one thing: the record as JSON, or one row for each property that is
+    /// not empty.
     pub(crate) fn sheet(
         &self,
         record: &impl Record,
@@ -166,7 +166,7 @@ impl Context {
         })
     }
 
-    /// Writes a remark to standard error: a problem for programs, a sentence for people.
+    /// Writes a remark to standard error: a problem in JSON output, otherwise a sentence.
     pub(crate) fn tell_as(&self, code: &'static str, sentence: &str) -> Result<(), CliError> {
         match self.settings.is_json() {
             true => self.terminal.note(&json(&Problem::failed(code, sentence))),
@@ -174,8 +174,8 @@ impl Context {
         }
     }
 
-    /// Writes a remark about the result to standard error, for people only: programs see it in the
-    /// result.
+    /// Writes a remark about the result to standard error. JSON output has no remark, because the
+    /// result contains the information.
     pub(crate) fn remark(&self, sentence: &str) -> Result<(), CliError> {
         match self.settings.is_json() {
             true => Ok(()),
@@ -183,7 +183,7 @@ impl Context {
         }
     }
 
-    /// Writes a warning to standard error, for people.
+    /// Writes a warning to standard error, always as text.
     pub(crate) fn alarm(&self, sentence: &str) -> Result<(), CliError> {
         let terminal = &self.terminal;
         terminal.note(&terminal.error_paint(Style::Bad, sentence))

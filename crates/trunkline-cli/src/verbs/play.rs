@@ -1,5 +1,5 @@
-//! `play`: plays recordings into live variables, or into a stream; `elements` plays those that vary
-//! in size or have parts.
+//! `play`: plays recordings into live variables or into a stream. `elements` plays streams whose
+//! elements vary in size or have several parts.
 
 mod elements;
 
@@ -265,7 +265,7 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     })
 }
 
-/// Returns the problem of a recording whose variables are all left out by the options.
+/// Returns the problem of a recording whose variables are all excluded by the options.
 fn all_left_out<'a>(args: &Args, mut names: impl Iterator<Item = &'a str>) -> Problem {
     let hint = match &args.renaming {
         Some((old, _)) if !names.any(|name| name.starts_with(old)) => {
@@ -298,7 +298,8 @@ fn unreadable(count: u64, one: &str) -> String {
     )
 }
 
-/// Refuses a recording whose checksums show damage: wrong values would reach live variables.
+/// Refuses a recording if its checksums show damage, because it would write wrong values to live
+/// variables.
 fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
     if args.unchecked || sums_of(args.file()).is_none() {
         return Ok(());
@@ -313,7 +314,7 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
     }
 }
 
-/// Names the missing parts of the recording. Returns true if there are none.
+/// Reports the missing parts of the recording. Returns true if there are none.
 fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, CliError> {
     for part in missing {
         let problem = Problem::failed("missing", escaped(&part.to_string()));
@@ -517,7 +518,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     })
 }
 
-/// Returns the writer once it has a reader; `None` if the command was interrupted before.
+/// Waits for a reader and returns the writer, or `None` if the command is interrupted first.
 fn create(
     args: &Args,
     url: &str,
@@ -530,7 +531,8 @@ fn create(
     meet(url, create, || context.interrupted.is_so(), context)
 }
 
-/// Waits until the reader has everything, and prints the summary. `of_what` is rows or elements.
+/// Waits until the reader has received everything, and prints the summary. `of_what` is `row` or
+/// `element`.
 fn close(
     stream: ValueWriter,
     done: &StreamPlayed,
@@ -591,7 +593,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// `played` counts updates or rows; `text` formats the progress with the rate per second.
+    /// Stops playing after Ctrl-C, and shows progress. `played` counts updates or rows; `text`
+    /// formats the progress with the rate per second.
     fn poll(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.context.interrupted.is_so() {
             self.stopper = None;

@@ -23,8 +23,7 @@ impl Meter {
         }
     }
 
-    /// Returns the rate per second since the progress was last shown if it is to be shown again
-    /// now.
+    /// Returns the rate per second since progress was last shown, if it is time to show it again.
     pub(crate) fn rate(&mut self, now: Tick, count: u64, terminal: &Terminal) -> Option<f64> {
         let elapsed = now.since(self.shown);
         if !terminal.shows_progress() || elapsed < SHOWN_EVERY {

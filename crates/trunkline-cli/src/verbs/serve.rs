@@ -71,7 +71,7 @@ const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 const STORE_LOOK: Duration = Duration::from_secs(1);
 
-/// Time that connections have to send what is waiting.
+/// Time that connections get to send their queued data at shutdown.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// The first line of `serve` and `demo`.
@@ -156,8 +156,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
-/// Starts the engine. If another engine that is still stopping has the store, waits for it and
-/// reports the wait.
+/// Starts the engine. If another engine still uses the store or the history, reports this and
+/// retries for a few seconds.
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
         let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));
@@ -185,7 +185,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         .map_err(|error| of_start(&error, plan).into())
 }
 
-/// What is reported when the store, and the history, work again.
+/// Messages for the recovery of the store and of the history.
 const RECOVERED: [&str; 2] = [
     "the store works again and keeps everything",
     "the history is recorded again",
@@ -202,8 +202,8 @@ fn failures(engine: &Engine) -> [Option<String>; 2] {
     [store, history]
 }
 
-/// Reports on standard error when the store or the history fails, and when it works again; `before`
-/// was reported already. Ends when the sender is dropped.
+/// Starts a thread that reports on standard error when the store or the history fails or recovers.
+/// The failures in `before` are already reported. The thread ends when the sender is dropped.
 fn watch_failures(
     engine: &Engine,
     mut before: [Option<String>; 2],
@@ -234,7 +234,7 @@ fn watch_failures(
     Ok(watch)
 }
 
-/// Returns the place where the engine keeps what survives a restart, and a remark about it for the
+/// Returns where the engine keeps data that survives a restart, and an optional remark for the
 /// user.
 pub(super) fn store(
     given: Option<&Path>,
@@ -249,8 +249,7 @@ pub(super) fn store(
 }
 
 /// Returns a file in the service manager's state folder, or in the user's folder for program state.
-/// An engine on any free port is a different one each time, and one without a port has no number to
-/// identify it: those have no store.
+/// The port identifies the file, so an engine without a fixed port has no store by default.
 fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>), Problem> {
     let first = plan.engine.listen.iter().find_map(ListenAddress::tcp);
     let port = first.map_or(0, |address| address.port());
@@ -281,8 +280,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     Ok((StoreChoice::File(file), None))
 }
 
-/// Returns the state folder of this program: that of the service, otherwise that of the user. If
-/// the service manager gives several, the first is used.
+/// Returns the folder for the state of this program: that of the service if there is one, otherwise
+/// that of the user. If the service manager names several folders, the first is used.
 fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| {
         let value = variable(name).filter(|value| !value.is_empty())?;
@@ -295,7 +294,7 @@ fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
         .or_else(|| Some(set("HOME")?.join(".local/state/trunkline")))
 }
 
-/// Applies the command line, which takes precedence over the files.
+/// Applies the options of the command line, which take precedence over the files.
 pub(super) fn apply(plan: &mut DeploymentPlan, listen: &ListenArgs) {
     if !listen.listen.is_empty() {
         plan.engine.listen.clone_from(&listen.listen);
@@ -346,8 +345,8 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     warn(engine, plan, context)
 }
 
-/// Warns if the system allows fewer connections than configured, and of everyone who can connect:
-/// there are no identities yet.
+/// Warns if the system allows fewer connections than configured, and about everyone who can
+/// connect: connections are not authenticated yet.
 pub(super) fn warn(
     engine: &Engine,
     plan: &DeploymentPlan,
@@ -395,7 +394,7 @@ pub(super) fn urls(engine: &Engine) -> Vec<String> {
 }
 
 pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), CliError> {
-    // Only the engine knows the libraries that its I/O servers publish.
+    // Only the engine knows which libraries its I/O servers publish.
     let timeout = context.settings.timeout;
     let told = engine
         .client()

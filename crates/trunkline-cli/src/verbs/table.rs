@@ -1,13 +1,13 @@
-//! Every verb, with its exit codes.
+//! The table of verbs, with their exit codes.
 
-/// The metadata of a verb that its arguments do not have.
+/// Metadata of a verb that clap does not know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
     pub(crate) writes: bool,
-    /// Its possible exit codes, the numbers of [`Exit`](crate::exit::Exit).
+    /// Possible exit codes, as numbers of [`Exit`](crate::exit::Exit).
     pub(crate) exits: &'static [u8],
-    /// Its subcommands. If it has any, its other metadata are theirs, too.
+    /// Subcommands. A group's metadata includes theirs.
     pub(crate) verbs: &'static [Verb],
 }
 
@@ -40,11 +40,11 @@ impl Verb {
 const READ: &[u8] = &[0, 1, 2, 3, 4, 5, 130];
 /// Exit codes of commands that write to an engine.
 const WRITE: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 9, 130];
-/// Exit codes of the ends of a stream.
+/// Exit codes of commands at either end of a stream.
 const STREAM: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 130];
-/// Exit codes of commands that read a history, of an engine or in a folder.
+/// Exit codes of commands that read a history from an engine or a folder.
 const HISTORY: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 8, 130];
-/// Exit codes of commands for the folder of a history.
+/// Exit codes of commands that work on the folder of a history.
 const FOLDER: &[u8] = &[0, 1, 2, 5, 8, 130];
 /// Exit codes of commands that read a TDMS file.
 const TDMS: &[u8] = &[0, 1, 2, 8, 130];

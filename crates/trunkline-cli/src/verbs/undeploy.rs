@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut orders = Orders::new(context)?;
     for name in &args.libraries {
-        // The engine refuses its own libraries.
+        // The engine refuses to undeploy its own libraries.
         if !args.yes && !args.force && !is_reserved(name) {
             let variables = variables(&orders.connection, name)?;
             if variables > 0 {
@@ -49,13 +49,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     orders.finish()
 }
 
-/// Returns the number of variables of a library; 0 if it does not exist.
+/// Returns the number of variables in a library, or 0 if it does not exist.
 fn variables(connection: &Connection, name: &str) -> Result<u64, CliError> {
     let info = connection.call(Client::engine_info)?;
     if let Some(library) = info.libraries.iter().find(|library| library.name == *name) {
         return Ok(library.variables);
     }
-    // An engine with very many libraries does not name all of them.
+    // An engine with very many libraries does not list all of them.
     let pattern = format!("{name}/**");
     let found = connection.call(|client, wait| client.find(&pattern, None, wait));
     Ok(found.map_or(0, |found| found.len() as u64))

@@ -1,4 +1,4 @@
-//! `unforce`: ends the forcing of variables.
+//! `unforce`: stops forcing variables.
 
 use trunkline::Write;
 

@@ -1,8 +1,7 @@
 //! `why`: explains why a variable does not update, or why there is no connection.
 //!
-//! The steps go from the name to this program. Those that the engine cannot see (address,
-//! connection, version) are checked here, by doing what any command does; the engine provides those
-//! after them.
+//! This module checks the steps that the engine cannot see (address, host, connection, version) by
+//! connecting as any command does. The engine provides the steps after them.
 
 use std::net::ToSocketAddrs;
 
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     name: Option<String>,
 }
 
-/// Largest clock difference, in seconds, that is not worth a note.
+/// Maximum clock difference, in seconds, that is not reported.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;
 
 const SILENT: &str = "check its process, or allow more time with -w";
@@ -125,7 +124,7 @@ fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
     format!("connecting to {}, {from}", address(engine))
 }
 
-/// Checks everything up to the engine. Returns the connection, if there is one.
+/// Checks every step up to the engine. Returns the client if it is connected.
 fn connection_steps(
     engine: &Url,
     context: &Context,
@@ -188,7 +187,7 @@ fn connection_steps(
     Ok(Some(client))
 }
 
-/// Checks that the host's name has an address. Returns true if so.
+/// Checks that the host name has an address. Returns true if it has one.
 fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
     let host = engine.host.as_deref().unwrap_or("localhost");
     match (host, engine.port_or_default()).to_socket_addrs() {
@@ -301,7 +300,7 @@ fn report(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let form = context.settings.form;
-    // Programs get times in their usual form.
+    // JSON output keeps the times as the engine writes them.
     let times = context.settings.times.column(true, context.started);
     let times = times.filter(|_| !form.is_json());
     let mut table = context.table::<Finding>()?;
@@ -324,7 +323,7 @@ fn report(
     Ok(Exit::ProblemsFound.when(cause.is_some()))
 }
 
-/// Replaces the times in a sentence of the engine by local ones, as shown everywhere here.
+/// Replaces the times in a sentence from the engine with times in the style of the output.
 fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
     let local = |word: &str| {
         let time = word.trim_end_matches(['.', ',', ';', ')']);

@@ -1,4 +1,4 @@
-//! A line of `info` for programs.
+//! The JSON output of `info`.
 
 use serde_json::Value as Json;
 use trunkline::Opened;

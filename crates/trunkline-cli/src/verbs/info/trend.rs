@@ -1,4 +1,4 @@
-//! The last values of a variable as a sparkline.
+//! Recent values of a variable as a sparkline.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use trunkline_types::{Contract, Value};
 use crate::connection::Connection;
 use crate::{CliError, Context};
 
-/// Eight heights, lowest first.
+/// Eight heights, from the lowest.
 const MARKS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// Collects the current value and the following ones: at most `count` of each name, and those that
-/// arrive before `timeout` expires.
+/// Collects the current value and the following values of each name: at most `count`, and only
+/// those that arrive before the connection's timeout.
 pub(super) fn collect(
     connection: &Connection,
     names: &[&str],
@@ -59,7 +59,7 @@ pub(super) fn marks(values: &[Value]) -> String {
             true => (number - low) / (high - low) * (MARKS.len() - 1) as f64,
             false => 0.0,
         };
-        // NaN has no height, and is shown lowest.
+        // NaN has no height and is shown as the lowest.
         *MARKS.get(height.round() as usize).unwrap_or(&MARKS[0])
     };
     let line: String = numbers.iter().map(mark).collect();

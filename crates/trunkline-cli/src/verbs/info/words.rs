@@ -109,7 +109,7 @@ pub(super) fn scaling(scaling: &Scaling) -> String {
     }
 }
 
-/// Describes an alarm by its name and its condition, such as `hi above 80`.
+/// Describes an alarm by its name and condition, such as `hi above 80`.
 pub(super) fn alarm(alarm: &AlarmDefinition) -> String {
     let operand = |operand: &Operand| match operand {
         Operand::Constant(value) => value.to_string(),

@@ -1,5 +1,5 @@
-//! `monitor --alarms`: the alarms that are not normal, then every change. On a terminal, a table of
-//! the alarms that are not normal now, which is drawn again when one changes.
+//! `monitor --alarms`: prints the alarms that are not normal, then every change. On a terminal,
+//! draws a table of the alarms that are not normal, and redraws it when one changes.
 
 use std::time::Duration;
 
@@ -18,11 +18,12 @@ use crate::targets::{Targets, Wanted};
 use crate::verbs::alarm::{Entry, table_of};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// The variable with the number of the newest entry of the journal. It is followed, and the entries
-/// are read from the journal: it has each change once, also over a reconnection.
+/// The variable with the number of the newest journal entry. It only signals changes: the entries
+/// are read from the journal, which has each change exactly once, even across a reconnection.
 const JOURNAL: &str = "_engine/alarms/journal";
 
-/// Shortest time between two drawings of the table: each asks the engine for all alarms.
+/// Minimum time between two drawings of the table, because each requests all alarms from the
+/// engine.
 const DRAWN_AGAIN: Duration = Duration::from_millis(200);
 
 struct Follower<'a> {
@@ -30,16 +31,16 @@ struct Follower<'a> {
     context: &'a Context,
     connection: &'a Connection,
     patterns: Vec<Pattern>,
-    /// `None` if a table of the present is drawn.
+    /// `None` if a table of the current alarms is drawn.
     list: Option<Table>,
-    /// When the table was drawn last.
+    /// When the table was last drawn.
     drawn: Option<Tick>,
-    /// When the table is drawn again, if something has changed since.
+    /// When to redraw the table, if an alarm has changed.
     draw_at: Option<Tick>,
     times: Option<TimeColumn>,
-    /// The number of the next entry.
+    /// Number of the next journal entry.
     next: u64,
-    /// The number and the time of the newest entry seen.
+    /// Number and time of the newest entry seen.
     last: Option<(u64, Timestamp)>,
     count: u64,
     engine: Option<Engine>,
@@ -105,7 +106,8 @@ impl Follower<'_> {
             let due = Tick::earliest([end, self.draw_at]);
             let is_enough = match journal.next(due.map(|due| due.since(now))) {
                 Some(event) => match self.take(event) {
-                    // The connection broke during the request. It is asked again after the next one.
+                    // The connection was lost during the request. The next event after the
+                    // reconnection repeats it.
                     Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => false,
                     result => result?,
                 },
@@ -114,7 +116,7 @@ impl Follower<'_> {
             let now = clock.now();
             if self.draw_at.is_some_and(|at| now >= at) {
                 match self.draw() {
-                    // It is drawn when the connection is made again.
+                    // The table is redrawn after the reconnection.
                     Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => {
                         self.draw_at = None;
                     }
@@ -140,7 +142,7 @@ impl Follower<'_> {
         Ok(self.tally.exit())
     }
 
-    /// Handles one event of the journal's variable. Returns true if it was the last one wanted.
+    /// Handles one event of the journal's variable. Returns true if the command is done.
     fn take(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
             // The journal may be ahead of the reading, so its value does not matter.
@@ -188,11 +190,11 @@ impl Follower<'_> {
         Ok(false)
     }
 
-    /// Returns true if the engine, which was restarted, has the entry shown last: the journal goes on
-    /// after it.
+    /// Returns true if the restarted engine still has the entry that was seen last, so that the
+    /// journal continues after it.
     fn is_continued(&mut self) -> Result<bool, CliError> {
         let Some((number, when)) = self.last else {
-            // Nothing was shown, so nothing is known of the journal before.
+            // No entry was seen before, so there is nothing to continue.
             return Ok(false);
         };
         let query = AlarmJournalQuery {
@@ -207,8 +209,8 @@ impl Follower<'_> {
         Ok(first.is_some_and(|entry| (entry.number, entry.when) == (number, when)))
     }
 
-    /// Shows the alarms that are not normal. Changes are shown from the end of the journal on, as it
-    /// was before.
+    /// Shows the alarms that are not normal. Reads the end of the journal first, so that no later
+    /// change is missed.
     fn show_present(&mut self) -> Result<(), CliError> {
         if self.list.is_none() {
             return self.draw();
@@ -249,7 +251,7 @@ impl Follower<'_> {
         Ok(alarms)
     }
 
-    /// Draws a table of the alarms that are not normal, in place of the last one.
+    /// Redraws the table of the alarms that are not normal.
     fn draw(&mut self) -> Result<(), CliError> {
         let mut alarms = self.present()?;
         (self.drawn, self.draw_at) = (Some(self.context.clock.now()), None);
@@ -267,7 +269,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Shows the changes since the last call. Returns true if enough were shown.
+    /// Shows the changes since the last call. Returns true if `--count` is reached.
     fn show_changes(&mut self) -> Result<bool, CliError> {
         let values = self.context.settings.values;
         let mut query = AlarmJournalQuery {
@@ -313,7 +315,7 @@ impl Follower<'_> {
         }
     }
 
-    /// Returns the pattern, if there is only one; the engine applies it then.
+    /// Returns the pattern if there is only one, so that the engine can apply it.
     fn one_pattern(&self) -> Option<Pattern> {
         match self.patterns.as_slice() {
             [one] => Some(one.clone()),
@@ -321,7 +323,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Entries about the journal itself have no variable, and are always shown.
+    /// Returns true if a pattern matches. Entries about the journal itself have no variable, and
+    /// are always selected.
     fn selects(&self, variable: &str) -> bool {
         variable.is_empty()
             || self.patterns.is_empty()

@@ -1,4 +1,4 @@
-//! What `monitor` reports beside readings.
+//! Events that `monitor` reports in addition to readings.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result};
@@ -73,7 +73,7 @@ pub(crate) enum MonitorEvent {
     },
 }
 
-/// The beginning of a message that `connection lost` already says.
+/// A prefix that repeats what `connection lost` says.
 const PEER_CLOSED: &str = "the peer closed the connection: ";
 
 impl Notice for MonitorEvent {

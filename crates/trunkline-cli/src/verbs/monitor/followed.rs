@@ -12,16 +12,16 @@ use crate::{CliError, Problem};
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     pub(super) name: String,
-    /// `None` while it cannot be opened.
+    /// `None` while the variable cannot be opened.
     pub(super) metadata: Option<Metadata>,
     pub(super) until: Option<Bound>,
-    /// Code of the last problem reported, until a reading arrives.
+    /// Code of the last reported problem. A reading clears it.
     pub(super) complaint: Option<Cow<'static, str>>,
     pub(super) rate: Rate,
     pub(super) is_gone: bool,
 }
 
-/// The metadata of the names that exist at the start.
+/// The names that are known at the start, with their metadata.
 #[derive(Debug, Default)]
 pub(super) struct Known(HashMap<String, Followed>);
 
@@ -39,7 +39,7 @@ impl Known {
 }
 
 impl Followed {
-    /// Returns true unless this problem was the last one reported.
+    /// Returns true unless the last reported problem is the same.
     pub(super) fn is_news(&mut self, problem: &Problem) -> bool {
         self.complaint.replace(problem.code.clone()).as_ref() != Some(&problem.code)
     }
@@ -54,7 +54,7 @@ impl Followed {
     }
 }
 
-/// Opens all names. Names that cannot be opened are followed as well: they may appear later.
+/// Opens all names. Names that cannot be opened are followed too, because they may appear later.
 pub(super) fn open(
     connection: &Connection,
     entries: &Entries,
@@ -78,7 +78,7 @@ pub(super) fn open(
     Ok((items, problems))
 }
 
-/// Requests the metadata of the `wanted` variables again; without an answer the old is kept.
+/// Requests the metadata of the `wanted` variables again. If this fails, keeps the old metadata.
 pub(super) fn refresh(
     connection: &Connection,
     items: &mut [Followed],

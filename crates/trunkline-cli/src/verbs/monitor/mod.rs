@@ -111,7 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = match args.no_wait {
         true => Connection::new(&targets.engine, context)?,
         false => {
-            // The time of --for begins with the connection.
+            // `--for` counts from the connection. The wait for the engine is limited to the same
+            // time, or to the timeout if that is longer.
             let patience = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
             let until = patience.map(|time| now.saturating_add(time));
@@ -129,7 +130,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let patterns: Vec<Pattern> = targets.patterns().cloned().collect();
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
-    // The pattern may match later.
+    // These patterns may match later.
     let unmatched = entries.take_no_match();
     let name_width = entries.width();
     let (settings, terminal) = (&context.settings, &context.terminal);
@@ -206,11 +207,11 @@ struct Monitor<'a> {
     patterns: &'a [Pattern],
     tally: Tally,
     count: u64,
-    /// The engine that readings are from, once the subscription is connected.
+    /// The engine that sends the readings, once the subscription is connected.
     engine: Option<Engine>,
 }
 
-/// A start of an engine.
+/// One run of an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Engine {
     epoch: u64,
@@ -218,7 +219,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Returns the event of a connection after another one to `before`; `None` if it is the first.
+    /// Returns the event for a reconnection, or `None` for the first connection.
     fn connected(
         self,
         session: u64,
@@ -248,7 +249,7 @@ impl Monitor<'_> {
             let event = match subscription.try_next() {
                 Some(event) => Some(event),
                 None => {
-                    // Nothing is waiting, so the reader of the output gets all of it now.
+                    // No event is waiting, so flush the output for its reader.
                     self.context.terminal.flush()?;
                     let rate = rate_since.saturating_add(RATE_PERIOD);
                     let rate = self.args.rate.then_some(rate);
@@ -258,7 +259,7 @@ impl Monitor<'_> {
             };
             let is_enough = match event {
                 Some(event) => self.take(event)?,
-                // Without a deadline, no next event means that there will be none.
+                // Without a deadline, `None` means that no more events will come.
                 None => end.is_none() && !self.args.rate,
             };
             if is_enough {
@@ -275,7 +276,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Handles one event. Returns true if it was the last one wanted.
+    /// Handles one event. Returns true if the command is done.
     fn take(&mut self, event: FollowEvent) -> Result<bool, CliError> {
         match event {
             FollowEvent::Event(event) => return self.handle(event),
@@ -317,7 +318,7 @@ impl Monitor<'_> {
         })
     }
 
-    /// Handles one event of the subscription. Returns true if it was the last one wanted.
+    /// Handles one event of the subscription. Returns true if the command is done.
     fn handle(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
             Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
@@ -386,7 +387,7 @@ impl Monitor<'_> {
             return Ok(false);
         };
         if item.metadata.is_none() {
-            // Requests the metadata of all variables that appeared with it at once.
+            // Requests the metadata of all variables that lack it in one call.
             let (condition, items) = (self.condition.as_ref(), &mut self.items);
             followed::refresh(
                 self.connection,

@@ -1,4 +1,4 @@
-//! `monitor --since`: what was recorded, and then what happens.
+//! `monitor --since`: prints recorded updates, then new ones.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Monitor;
 use crate::{CliError, Exit};
 
 impl Monitor<'_> {
-    /// Follows variables from a time on.
+    /// Prints the updates of these variables since a time.
     pub(super) fn follow_since(
         mut self,
         names: &[&str],
@@ -25,7 +25,7 @@ impl Monitor<'_> {
         loop {
             let next = match subscription.next(Some(Duration::ZERO)) {
                 Ok(None) => {
-                    // Nothing is waiting, so the reader of the output gets all of it now.
+                    // No event is waiting, so flush the output for its reader.
                     context.terminal.flush()?;
                     subscription.next(end.map(|end| end.since(clock.now())))
                 }

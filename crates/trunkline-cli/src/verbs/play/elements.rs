@@ -1,5 +1,5 @@
-//! `play --stream`: plays the values of one variable, the form in which a stream of text, bytes,
-//! arrays, waveforms or structs is recorded.
+//! `play --stream`: plays the values of one recorded variable. Streams of text, bytes, arrays,
+//! waveforms or structs are recorded in that form.
 
 use trunkline::record::{
     Pace, RecordedVariables, RecordingError, StreamPlayed, play_elements_into_stream, stopper,
@@ -11,10 +11,11 @@ use crate::terminal::escaped;
 use crate::verbs::record::open;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// The property of a group with the type of its values, each of which may have several channels.
+/// The property of a group that holds the type of its values. A value may use several channels.
 const TYPE: &[u8] = b"variable_type";
 
-/// Returns the group whose values are to be played; `None` if its channels are played as rows.
+/// Returns the group to play as the values of a variable, or `None` if its channels are played as
+/// rows.
 pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, CliError> {
     if args.times.is_some() || !context.settings.exclude.is_empty() {
         return Ok(None);
@@ -108,7 +109,7 @@ pub(super) fn into_stream(
     })
 }
 
-/// Reports the parts of the recording that a stream does not carry. Returns true if there are none.
+/// Reports recorded information that a stream cannot carry. Returns true if there is none.
 fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, CliError> {
     if done.not_good > 0 {
         let were = match done.not_good {

@@ -1,4 +1,4 @@
-//! `put`, and the verbs of the same form: writes values and reports the outcome of each.
+//! `put`, and similar verbs: writes values and reports the outcome of each write.
 
 mod pairs;
 mod report;
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Expected {
-    /// `None`: the current epoch of the engine.
+    /// `None` means the current epoch of the engine.
     epoch: Option<u64>,
     sequence: u64,
 }
@@ -86,7 +86,7 @@ struct How {
 
 enum Item {
     Wrong(Problem),
-    /// It is sent, as the write of the batch with this index.
+    /// Sent as the write with this index in the batch.
     Sent {
         opened: Opened,
         value: Value,
@@ -94,7 +94,7 @@ enum Item {
     },
 }
 
-/// Writes the values in the arguments; `make` creates each write.
+/// Writes the values in the arguments. `make` creates each write.
 pub(super) fn write_values(
     args: &Args,
     make: fn(VariableRef, Value) -> Write,
@@ -114,7 +114,7 @@ pub(super) fn write_values(
     write(&pairs, making, how, context)
 }
 
-/// Gives each of these variables an order that has no value.
+/// Sends an order without a value to each of these variables.
 pub(super) fn write_orders(
     names: &[String],
     make: fn(VariableRef) -> Write,
@@ -128,7 +128,7 @@ pub(super) fn write_orders(
 #[derive(Clone, Copy)]
 enum Making {
     FromText(fn(VariableRef, Value) -> Write),
-    /// The text is not used.
+    /// The text is ignored.
     FromNothing(fn(VariableRef) -> Write),
 }
 
@@ -166,7 +166,7 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
     };
     if how.no_wait {
         connection.call(|client, life| client.write_untracked(writes, life))?;
-        // Sends the waiting writes, without waiting for the engine's answer.
+        // Sends the queued writes, but does not wait for the engine's answer.
         connection.client.close();
         return report.sent(pairs, &items);
     }
@@ -216,7 +216,7 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
 }
 
 impl Making {
-    /// Returns the write, and the value to show until the engine's is known.
+    /// Returns the write, and the value to show until the engine reports its value.
     fn make(
         self,
         name: &str,

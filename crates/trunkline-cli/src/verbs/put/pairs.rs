@@ -1,4 +1,4 @@
-//! The values to write: from the command line, standard input or a file.
+//! Reads the values to write from the command line, standard input or a file.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reports the outcomes of the writes, one line each.
+//! Reports the outcome of each write on one line.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::output::ReadingView;
 use crate::output::readings::{Change, ReadingPrinter};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// The outcome of a write that did not fail: its word, and the position and the group, if known.
+/// The outcome of a write that did not fail: a word, and the position and group if they are known.
 type Outcome = (&'static str, Option<Position>, Option<u64>);
 
 pub(super) struct Report<'a> {
     pub(super) context: &'a Context,
     pub(super) printer: ReadingPrinter,
     pub(super) name_width: usize,
-    /// True if the writes carry values; otherwise the engine decides what the variables show.
+    /// True if the writes carry values; otherwise the engine determines the new values.
     pub(super) has_values: bool,
     pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
@@ -69,7 +69,7 @@ impl Report<'_> {
         if let Err(CallError::Write(error)) = &answered {
             return Err(Problem::usage(error.to_string()).into());
         }
-        // A call fails as a whole only if none of its writes was sent.
+        // A call fails as a whole only if it sent none of its writes.
         let lost = answered.as_ref().err().map(|error| {
             let why = connection.failed(error);
             let sentence = format!("not written: {}", why.message);
@@ -108,8 +108,8 @@ impl Report<'_> {
                 Some(WriteOutcome::Superseded) => SUPERSEDED,
                 _ => &remark,
             };
-            // Another write may have followed already; the line reports the outcome of this one. An
-            // order without a value has no value to compare with: the device may have answered
+            // Another write may already have followed, but the line reports the outcome of this
+            // one. An order without a value cannot be matched exactly: the device may have answered
             // again in the meantime.
             let is_told = |reading: &&Reading| match position {
                 Some(at) if self.has_values => reading.position == at,
@@ -124,8 +124,8 @@ impl Report<'_> {
         Ok(self.tally.exit())
     }
 
-    /// Returns the engine's current values, by the index of the write: a value may have been
-    /// coerced to its range or come back from a device.
+    /// Returns the engine's current values by the index of the write: a value may have been coerced
+    /// to its range, or come from a device.
     fn read_back(
         &self,
         connection: &Connection,
@@ -140,7 +140,7 @@ impl Report<'_> {
             Item::Wrong(_) => None,
         });
         let variables: Vec<_> = variables.collect();
-        // Without an answer, the written value is shown.
+        // If this call fails, the written value is shown.
         let readings = connection.call(|client, wait| client.read(&variables, wait));
         readings.into_iter().flatten().map(Result::ok).collect()
     }
@@ -156,7 +156,7 @@ impl Report<'_> {
         let received = self.context.clock.wall();
         let shown = |reading| ReadingView::new(name, &metadata, reading, received);
         let old = opened.reading.as_ref().map(shown);
-        // If the engine was not asked, or already has a newer value, the written value is shown.
+        // If the engine was not asked, or already has a newer value, show the written value.
         let assumed = Reading {
             sample: Sample {
                 value: value.clone(),

@@ -56,7 +56,7 @@ impl Record for Difference {
     }
 }
 
-/// A value as text for people, empty if there is none, and as JSON.
+/// A value as text for people, which is empty if there is no value, and as JSON.
 type Shown = (String, Json);
 
 impl Difference {
@@ -81,10 +81,10 @@ impl Difference {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Kind {
     Value(Option<Back>),
-    /// Another type: the old value cannot be written.
+    /// The type has changed, so the old value cannot be written.
     Type,
     Gone,
-    /// The variable exists, and is not in the file.
+    /// The variable exists, but is not in the file.
     Added,
     Unknown(Problem),
 }
@@ -93,12 +93,12 @@ pub(super) enum Kind {
 pub(super) struct Back {
     pub(super) variable: VariableRef,
     pub(super) value: Value,
-    /// Position of the variable when it was compared.
+    /// Position of the variable at the time of the comparison.
     pub(super) position: Position,
     pub(super) is_read_only: bool,
 }
 
-/// Compares a variable of a file with the engine: `None` if they do not differ.
+/// Compares a saved variable with the engine. Returns `None` if they do not differ.
 pub(super) fn with_engine(
     path: &Path,
     saved: &Variable,
@@ -135,7 +135,7 @@ pub(super) fn with_engine(
         return Ok(difference(Kind::Type, before, typed(now, &after)));
     }
     if saved.value.is_null() {
-        // Nothing had been written to it: there is nothing to restore.
+        // The variable had no value when it was saved, so there is nothing to restore.
         let is_same = now.1.is_null();
         return Ok(difference(Kind::Value(None), as_written, now).filter(|_| !is_same));
     }

@@ -1,4 +1,4 @@
-//! The file of a snapshot: JSON Lines, one variable per line in the order of the names, so that two
+//! The file format of snapshots: JSON Lines, one variable per line, sorted by name so that two
 //! files can be compared line by line.
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub(super) struct Saved {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
-    /// Time of the snapshot, by the engine's clock.
+    /// When the snapshot was taken, by the engine's clock.
     pub(super) taken: String,
     pub(super) engine: String,
     pub(super) is_instant: bool,
@@ -42,7 +42,7 @@ pub(super) struct Variable {
     pub(super) name: String,
     #[serde(rename = "type")]
     pub(super) data_type: String,
-    /// `null`: the variable had not been written.
+    /// `null` if the variable had not been written.
     pub(super) value: Json,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) units: String,
@@ -50,13 +50,13 @@ pub(super) struct Variable {
     pub(super) quality: String,
     #[serde(rename = "ts", skip_serializing_if = "String::is_empty")]
     pub(super) timestamp: String,
-    /// Number of the line in the file, from 1.
+    /// Line number in the file, starting at 1.
     #[serde(skip)]
     pub(super) line: usize,
 }
 
 impl Saved {
-    /// Writes the file, completely or not at all; `-` is standard output.
+    /// Writes the file atomically; `-` is standard output.
     pub(super) fn write(&self, path: &Path, terminal: &Terminal) -> Result<(), CliError> {
         let head = json!({
             "snapshot": VERSION,

@@ -1,5 +1,5 @@
-//! `snapshot`: saves the values of variables at one instant to a file, compares them and writes
-//! them back.
+//! `snapshot`: saves the values of variables at one instant to a file, compares them with the
+//! current values, and writes them back.
 
 pub(crate) mod compare;
 mod file;
@@ -118,7 +118,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
 
 fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     if !args.force && !is_stdio(&args.file) {
-        // Pipes and devices are written to, not replaced.
+        // Pipes and devices are written to and not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
         if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
             return Err(crate::replace::exists(&args.file).into());
@@ -214,8 +214,7 @@ fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::ProblemsFound.when(is_different))
 }
 
-/// Keeps only those variables of the files that match a NAME argument, or all of them if there are
-/// no such arguments.
+/// Keeps only variables that match a NAME argument. Without such arguments, keeps all.
 fn select<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Saved; N], CliError> {
     if args.names.is_empty() {
         return Ok(files);
@@ -225,7 +224,7 @@ fn select<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Sa
         let pattern = Pattern::parse(name);
         let pattern = pattern.map_err(|error| Problem::usage(format!("{name}: {error}")))?;
         let mut saved = files.iter().flat_map(|file| &file.variables);
-        // A pattern may match variables of the engine, which is asked only if there is one file.
+        // With one file, a pattern may also match variables of the engine.
         let may_match_engine = N == 1 && Pattern::has_wildcards(name);
         if !may_match_engine && !saved.any(|one| pattern.matches(&one.name)) {
             return Err(no_match(name, "no saved variable matches").into());
@@ -239,8 +238,8 @@ fn select<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Sa
     Ok(files)
 }
 
-/// Compares the saved variables with the engine. Variables of the engine that match a pattern and
-/// are not saved count as added.
+/// Compares the saved variables with the engine. A variable of the engine that matches a pattern
+/// but is not in the file counts as added.
 fn compare_with_engine(
     args: &SavedArgs,
     saved: &Saved,
@@ -281,7 +280,7 @@ fn compare_with_engine(
     let names: Vec<&str> = matched.iter().flat_map(Entries::names).collect();
     differences.extend(compare::added(saved, &names));
     differences.sort_by(|a, b| a.name.cmp(&b.name));
-    // A variable that several patterns match was added once for each.
+    // A variable that matches several patterns was added once for each of them.
     differences.dedup_by(|a, b| a.name == b.name);
     Ok(differences)
 }

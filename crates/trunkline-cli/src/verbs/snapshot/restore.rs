@@ -1,4 +1,4 @@
-//! `snapshot restore`: shows the writes that restore a snapshot, and carries them out on request.
+//! `snapshot restore`: shows the writes that would restore a snapshot, or carries them out.
 
 use serde_json::Value as Json;
 use trunkline::proto::{Fault, FaultCode};
@@ -147,7 +147,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
     }))
 }
 
-/// Formats the value to be written, with an arrow in front in a table.
+/// Formats the value to be written, preceded by an arrow in a table.
 fn towards(value: &str, context: &Context) -> String {
     match context.settings.form == Form::Table && !value.is_empty() {
         true => format!("→ {value}"),
@@ -287,8 +287,8 @@ fn restored(
     }
 }
 
-/// Returns the problem of a failed call, which fails as a whole only if none of its writes was
-/// sent.
+/// Converts the error of a failed call. The call fails as a whole only if it sent none of its
+/// writes.
 fn not_written(why: Problem) -> Problem {
     let sentence = format!("nothing was written: {}", why.message);
     Problem::new(why.exit, why.code, sentence)
