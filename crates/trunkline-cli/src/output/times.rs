@@ -28,14 +28,14 @@ pub(crate) struct Times {
 pub(crate) struct TimeColumn {
     style: TimeStyle,
     clock: ClockChoice,
-    /// `None`: UTC.
+    /// `None` for UTC.
     zone: Option<TimeZone>,
     started: Timestamp,
     last: HashMap<String, Timestamp>,
 }
 
 impl From<Timestamp> for Times {
-    /// For a time that no other clock has measured.
+    /// Uses `time` for every clock, for an event that only one clock has measured.
     fn from(time: Timestamp) -> Self {
         Self {
             source: time,
