@@ -25,7 +25,7 @@ use crate::targets;
 use crate::verbs::tdms::place::{Out, is_looked_at, shown_out};
 use crate::{CliError, Context, Exit, Problem};
 
-/// Size of a Parquet row group in bytes; it is kept in memory until it is complete.
+/// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Write what was recorded to a file
@@ -231,7 +231,7 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Reports faults of the history, and returns the exit code.
+    /// Reports the problem of the history, if there is one, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
             return Ok(Exit::Failed.when(!self.is_whole));

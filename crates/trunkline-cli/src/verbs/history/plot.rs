@@ -139,7 +139,7 @@ impl Canvas {
             let middle = bucket.start.saturating_add((width / 2) as i64);
             let place = (middle.saturating_sub(start)) as f64 / span;
             let column = (place * columns as f64).clamp(0.0, columns as f64 - 1.0) as usize;
-            // Start at the last value of the previous interval, so that steps are connected.
+            // Include the last value of the previous interval, so that steps are connected.
             let (mut from, mut to) = (bucket.min, bucket.max);
             if let Some(before) = before {
                 (from, to) = (from.min(before), to.max(before));

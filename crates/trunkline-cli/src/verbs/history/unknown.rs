@@ -49,8 +49,8 @@ impl Source {
     }
 }
 
-/// Reports the names of no present or recorded variable, and suggests similar ones. Returns the exit
-/// code if there are any.
+/// Reports names that belong to no present or recorded variable, and suggests similar names. Returns
+/// the exit code if there are any.
 pub(super) fn tell(
     wanted: &[Wanted],
     pages: &mut Pages<'_>,
@@ -78,7 +78,7 @@ pub(super) fn tell(
     Ok(is_any.then(|| tally.exit()))
 }
 
-/// Returns true if the history has rows of a variable, whatever their time.
+/// Returns true if the history has any rows of a variable.
 fn is_recorded(name: &str, source: &mut Source, context: &Context) -> Result<bool, CliError> {
     let mut query = HistoryQuery {
         patterns: vec![Pattern::parse(name).map_err(bad_pattern)?],

@@ -138,8 +138,8 @@ impl Running {
         };
     }
 
-    /// Removes the entry, sends the result to the waiting commands, and reports it. The file must be
-    /// closed.
+    /// Removes the entry, sends the result to the waiting commands, and reports it. Called after the
+    /// file is closed.
     pub(super) fn end(
         self,
         result: Result<(Recorded, Exit), CliError>,
@@ -388,7 +388,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // No holder can panic in the middle of a change, so the data is consistent.
+    // No change is ever half done, so the data is consistent even if the lock is poisoned.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -28,7 +28,7 @@ const BACKEND: &str = "plain writes";
 
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Interval at which the start of the recorder is polled, until it follows all variables.
+/// Interval at which the recorder is polled at the start, until it follows all variables.
 const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Record variables, or a stream, until Ctrl-C, `record stop` or --for
@@ -203,8 +203,8 @@ fn recorded(
     let recorder = recorder.map_err(|error| not_begun(&error, path))?;
     context.interrupted.end_in_order(1);
     let (_stopper, stopped) = trunkline::record::stopper();
-    // Every update after the line "recording to" is recorded, so it is printed only when the recorder
-    // follows all variables.
+    // Every update after the line `recording to ...` is recorded, so it is printed when the recorder
+    // follows all variables, or after the timeout.
     let by = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
         && !context.interrupted.is_so()

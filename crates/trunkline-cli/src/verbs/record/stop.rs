@@ -62,7 +62,7 @@ impl Recorder {
 
 /// Reads the answer. Returns `None` if the recorder has ended without one.
 fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> {
-    // A timeout of zero is not allowed.
+    // A read timeout of zero would be an error.
     let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
     stream.set_read_timeout(wait)?;
     let mut line = String::new();

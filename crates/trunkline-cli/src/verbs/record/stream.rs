@@ -33,7 +33,7 @@ const REGION_BYTES: usize = 1 << 20;
 
 const GROUP: &str = "stream";
 
-/// Maximum bytes of elements that wait in memory, if they vary in size or have several parts.
+/// Approximate bytes of elements that wait in memory, if they vary in size or have several parts.
 const WAITING_BYTES: usize = 4 << 20;
 
 const REGIONS: usize = 16;
@@ -239,7 +239,7 @@ impl Recorder<'_> {
             && found.is_removed()
         {
             let rows = counted(file.figures().rows, "element");
-            // The first failure is that the file was removed.
+            // The first error is that the file was removed.
             let second = match &done {
                 Err(RecordingError::Both { second, .. }) => format!("; besides, {second}"),
                 Err(error @ RecordingError::Stream(_)) => format!("; besides, {error}"),

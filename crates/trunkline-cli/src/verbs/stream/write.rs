@@ -1,4 +1,4 @@
-//! `stream write`: copies standard input into a stream.
+//! `stream write`: copies standard input to a stream.
 
 use std::time::Duration;
 
@@ -301,7 +301,7 @@ impl Write<'_> {
     }
 
     /// Leaves the stream to the next user of the journal, which contains every element that was
-    /// written.
+    /// written but not delivered.
     fn leave(self, halted: Option<Halt>) -> Result<Exit, CliError> {
         let properties = self.writer.properties();
         drop(self.writer);

@@ -146,7 +146,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         Ok((texts, ranges))
     }
 
-    /// Reads cells of any other type. Damage in the file makes these cells unreadable, but is no error.
+    /// Reads cells of any other type. Damage in the file makes these cells unreadable; it is not an
+    /// error.
     fn read(
         &mut self,
         number: usize,

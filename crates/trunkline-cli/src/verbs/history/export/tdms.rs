@@ -13,7 +13,7 @@ use super::{Failed, left_out};
 use crate::verbs::tdms::place::Out;
 use crate::{Context, Problem};
 
-/// Bytes of updates that are buffered for one segment.
+/// Approximate bytes of updates that are buffered for one segment.
 const WAITING_BYTES: usize = 8 << 20;
 
 pub(super) struct Recording {

@@ -1,8 +1,8 @@
 //! Elements in the Arrow IPC streaming format: batches of columns that most data programs can read.
 //!
-//! A struct has a column per field; any other type has the single column `value`. Numbers must have
-//! the same Arrow type. Text, bytes, lists and times may have any Arrow type that holds the same
-//! values. Nulls are refused.
+//! A struct has a column per field; any other type has the single column `value`. In the input,
+//! numbers must have exactly the element's type, while text, bytes, lists and times may have any
+//! Arrow type that holds the same values. Nulls are refused.
 //!
 //! # Layout
 //! - [`Batches`] converts elements to batches; `columns` builds an array of values.

@@ -166,7 +166,7 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
     if let Some(numbers) = numbers(array, element).filter(|_| array.null_count() == 0) {
         return Ok(numbers);
     }
-    // Other types, and arrays with nulls, are converted value by value, with an error message.
+    // Other types, and arrays with nulls, are converted value by value, which reports errors.
     let found = values(array, &element.data_type())?.into_iter();
     macro_rules! only {
         ($variant:ident) => {
