@@ -1,7 +1,7 @@
 //! Comma-separated values, RFC 4180: written for readings and lists, read by `put --csv`.
 //!
-//! A text that is not printable, or that a spreadsheet would evaluate as a formula, is written as a
-//! JSON string. `put --csv` and any JSON reader restores it, and no spreadsheet evaluates it.
+//! Text that is not printable, or that a spreadsheet would evaluate as a formula, is written as a
+//! JSON string. `put --csv` and any JSON parser restore it, and spreadsheets do not evaluate it.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::reading::Reading;
 use super::values::ValueStyle;
 use super::{ReadingView, record};
 
-/// The columns of a reading; the same words as the keys of a JSON line.
+/// The columns of a reading, with the names of the keys of a JSON line.
 pub(crate) const HEADER: [&str; 10] = [
     "name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost",
 ];
@@ -34,8 +34,8 @@ pub(crate) fn reading(shown: &ReadingView<'_>, values: ValueStyle) -> String {
     line(&cells)
 }
 
-/// Formats a value as a cell that parses to the same value. A text is unchanged if possible; an
-/// empty text is an empty cell.
+/// Formats a value as a cell that parses to the same value. A string is unchanged if possible; an
+/// empty string is an empty cell.
 pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> String {
     match value {
         Value::String(text) if text.is_empty() => String::new(),
@@ -46,8 +46,8 @@ pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> St
 /// First characters of cells that spreadsheets evaluate, unless the cell is a number.
 const FORMULA_BEGINS: [char; 4] = ['=', '+', '-', '@'];
 
-/// Formats a text as people write it in a spreadsheet: a `'` precedes one that begins like a
-/// formula or a number with a sign. [`line`] leaves such a text unchanged.
+/// Formats text as people write it in a spreadsheet: with a leading `'` if it begins like a formula
+/// or a signed number. [`line`] leaves the result unchanged.
 pub(crate) fn spreadsheet_text(text: &str) -> String {
     match text.starts_with(FORMULA_BEGINS) {
         true => format!("'{text}"),
@@ -55,7 +55,7 @@ pub(crate) fn spreadsheet_text(text: &str) -> String {
     }
 }
 
-/// Joins cells to a line. A cell that spreadsheets would evaluate, or that is not printable,
+/// Joins cells into a line. A cell that spreadsheets would evaluate, or that is not printable,
 /// becomes a JSON string.
 pub(crate) fn line(cells: &[&str]) -> String {
     let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(harmless(cell))).collect();
@@ -86,14 +86,14 @@ fn quoted(cell: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// A parsed row, with the line where it begins, from 1.
+/// A parsed row, with the number of the line where it begins, counted from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     pub(crate) line: usize,
     pub(crate) cells: Vec<String>,
 }
 
-/// Parses rows; empty lines are skipped. An error has its line.
+/// Parses rows; empty lines are skipped. An error contains its line number.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let (mut line, mut counted) = (1, 0);
     let mut line_at = |at| {
@@ -133,7 +133,7 @@ mod tests {
         for plain in ["-1.5e3", "-0x1f", "-inf", "-", "a=b", "°C"] {
             assert_eq!(cells(plain), plain);
         }
-        // With a `'` in front, no formula character needs a JSON string.
+        // After a leading `'`, no formula character needs a JSON string.
         for begin in FORMULA_BEGINS {
             let text = spreadsheet_text(&format!("{begin}1+1"));
             assert_eq!(line(&[&text]), format!("'{begin}1+1"));

@@ -1,4 +1,4 @@
-//! Readings for people: a table on a terminal, the same columns with tabs in a pipe.
+//! Readings for people: a table on a terminal, the same columns separated by tabs in a pipe.
 
 use trunkline_types::{Level, Quality};
 
@@ -10,10 +10,10 @@ use crate::terminal::{Style, Terminal, escaped, padded, tabbed};
 #[derive(Debug)]
 pub(crate) struct HumanForm {
     pub(crate) terminal: Terminal,
-    /// True for aligned columns, false for tabs between them.
+    /// True for aligned columns, false for columns separated by tabs.
     pub(crate) is_table: bool,
     pub(crate) is_terse: bool,
-    /// Shows the whole quality, even if it is good.
+    /// Shows the quality even if it is good.
     pub(crate) is_wide: bool,
     pub(crate) values: ValueStyle,
     pub(crate) time: Option<TimeColumn>,
@@ -59,14 +59,14 @@ impl HumanForm {
         )
     }
 
-    /// Formats a line with `values` in place of the value; with tabs, each is a column of its own.
+    /// Formats a line with `values` in place of the value; without a table, each is a separate column.
     fn line_with(&mut self, shown: &ReadingView<'_>, values: &[&str]) -> String {
         if self.is_terse {
             return values.concat();
         }
         let time = self.time.as_mut().map(|time| match shown.is_written() {
             true => time.text(shown.name, shown.times()),
-            // A variable that was never written has the time 1970.
+            // A variable that was never written has a timestamp in 1970.
             false => "-".to_owned(),
         });
         let marks = self.marks(shown);

@@ -1,11 +1,10 @@
-//! Formats readings and lists as the user wants.
+//! Formats readings and lists in the form that the user selects.
 //!
 //! # Layout
-//! - [`record`]: all other output, as typed records and lists of them; [`schema`]: its JSON
-//!   schema.
 //! - [`readings`]: prints readings one at a time. [`human`], [`reading`], [`csv`] and [`template`]
-//!   are its forms, [`values`] and [`times`] format their parts, and [`rates`] counts readings
-//!   instead.
+//!   are its forms; [`values`] and [`times`] format their parts; [`rates`] counts readings instead.
+//! - [`record`]: all other output, as typed records and lists of them.
+//! - [`schema`]: the JSON schema of all output.
 
 pub(crate) mod csv;
 pub(crate) mod human;
@@ -38,10 +37,9 @@ pub(crate) struct ReadingView<'a> {
     pub(crate) reading: &'a Reading,
     /// Time of arrival in this process.
     pub(crate) received: Timestamp,
-    /// True if there is a value: there is none before the first write, and a source may report that
-    /// it has none.
+    /// False before the first write, and when the source reports that it has no value.
     pub(crate) has_value: bool,
-    /// True if it is of a history, which also shows times without an update.
+    /// True for a reading from a history, which may also be for a time without an update.
     pub(crate) is_recorded: bool,
 }
 
@@ -71,7 +69,7 @@ impl<'a> ReadingView<'a> {
         }
     }
 
-    /// As [`Self::new`], of a history.
+    /// Like [`Self::new`], for a reading from a history.
     pub(crate) fn recorded(
         name: &'a str,
         metadata: &'a Metadata,
@@ -100,7 +98,7 @@ impl<'a> ReadingView<'a> {
 
 #[cfg(test)]
 pub(crate) mod specimen {
-    //! A reading for testing the forms.
+    //! Readings for tests of the output formats.
 
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A reading as the record that programs see.
+//! The record that programs get for a reading, as JSON or CSV.
 
 use serde_json::Value as Json;
 use trunkline_types::{Lost, Position, Reason};
@@ -141,7 +141,7 @@ impl Reading {
         }
     }
 
-    /// Returns the record of a value that was written, when at most its position is known.
+    /// Returns the record of a value that was written, with the position of its update if known.
     pub(crate) fn of_value(
         shown: &ReadingView<'_>,
         position: Option<Position>,

@@ -45,13 +45,13 @@ pub(crate) struct Plan {
 pub(crate) struct Change<'a> {
     pub(crate) old: Option<&'a ReadingView<'a>>,
     pub(crate) new: ReadingView<'a>,
-    /// The engine did not report its value: `new` has the written value, and its number is known
-    /// only from `position`.
+    /// True if the engine did not report the update: `new` then has the written value, and only
+    /// `position` can identify the update.
     pub(crate) is_assumed: bool,
     pub(crate) position: Option<Position>,
     pub(crate) outcome: &'static str,
     pub(crate) commit: Option<u64>,
-    /// Remark for people: who confirmed the write, and how long it took.
+    /// Remark for people: what confirmed the write, and how long it took.
     pub(crate) remark: &'a str,
 }
 

@@ -16,15 +16,15 @@ use crate::{CliError, Problem};
 pub(crate) trait Record: Serialize + JsonSchema {
     /// Columns for people and CSV; `-t` prints the first.
     const COLUMNS: &'static [&'static str];
-    /// True if a table begins with the names of its columns.
+    /// True if a table has a header with the names of its columns.
     const IS_HEADED: bool = true;
 
-    /// Cells by column that are not the value of the key with the column's name.
+    /// Cells of the columns whose text is not the value of the key with the column's name.
     fn texts(&self) -> &[(&'static str, String)] {
         &[]
     }
 
-    /// Returns the cell of a column, unless it is the value of the key with the column's name.
+    /// Returns the cell of a column, or `None` if it is the value of the key with the column's name.
     fn cell(&self, column: &str) -> Option<String> {
         let mut texts = self.texts().iter();
         let (_, text) = texts.find(|(name, _)| *name == column)?;
@@ -43,7 +43,7 @@ pub(crate) trait Notice: Serialize + JsonSchema + Display {
     }
 }
 
-/// The only place that knows the version of the structure.
+/// The only place that sets the version of the structure.
 #[derive(Serialize)]
 struct Line<'a, R> {
     v: u8,
@@ -56,12 +56,12 @@ pub(crate) fn object(record: &impl Serialize) -> Json {
 }
 
 pub(crate) fn json(record: &impl Serialize) -> String {
-    // A record has text as keys, so nothing can fail.
+    // The keys of a record are strings, so this cannot fail.
     serde_json::to_string(&Line { v: 1, record }).unwrap_or_default()
 }
 
-/// A list being collected. Tables are printed at the end, when the widths are known, unless the list
-/// has no end; every other form is printed row by row.
+/// Prints a list. A table is printed at the end, when the column widths are known, unless the list
+/// has no end. All other forms are printed row by row.
 #[derive(Debug)]
 pub(crate) struct Table {
     terminal: Terminal,
@@ -70,12 +70,12 @@ pub(crate) struct Table {
     columns: Vec<&'static str>,
     is_headed: bool,
     rows: Vec<(Vec<String>, Style)>,
-    /// The widths of the rows so far, if they are printed at once.
+    /// The column widths so far, if rows are printed immediately.
     following: Option<Vec<usize>>,
 }
 
 impl Table {
-    /// Begins a list. `is_headed`: a table begins with the names of its columns.
+    /// Begins a list. With `is_headed`, a table has a header with the names of its columns.
     pub(crate) fn new(
         settings: &Settings,
         terminal: &Terminal,
@@ -102,7 +102,7 @@ impl Table {
         })
     }
 
-    /// Prints each row at once, aligned with those before it: for a list that has no end.
+    /// Prints each row immediately, aligned with the rows before it, for a list that has no end.
     #[must_use]
     pub(crate) fn following(mut self) -> Self {
         self.following = Some(vec![0; self.columns.len()]);
@@ -121,14 +121,14 @@ impl Table {
         self.push_cells(self.columns.iter().map(cell).collect(), record.style())
     }
 
-    /// Adds a row for people and CSV, one text per column.
+    /// Adds a row for people or CSV, with one text per column.
     pub(crate) fn push_cells(
         &mut self,
         mut cells: Vec<String>,
         style: Style,
     ) -> Result<(), CliError> {
         if self.form.is_for_people() {
-            // Nothing in a cell may move the cursor or begin another column.
+            // A cell must not move the cursor or start another column.
             cells.iter_mut().for_each(|cell| *cell = escaped(cell));
         }
         let texts = || cells.iter().map(String::as_str);
@@ -155,7 +155,7 @@ impl Table {
         lines.try_for_each(|line| self.terminal.line(&line))
     }
 
-    /// Returns the lines of the table that was collected; none if it has no rows.
+    /// Returns the lines of the collected table, or none if it has no rows.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.rows.is_empty() {
@@ -181,7 +181,7 @@ impl Table {
         lines
     }
 
-    /// Joins cells to a line; columns without width are left out.
+    /// Joins cells into a line, without the columns of width 0.
     fn aligned(&self, cells: &[String], widths: &[usize], style: Style) -> String {
         let mut line = String::new();
         for (index, (width, cell)) in widths.iter().zip(cells).enumerate() {
@@ -199,7 +199,7 @@ impl Table {
     }
 }
 
-/// Makes the columns as wide as these cells.
+/// Makes the columns at least as wide as these cells.
 fn widen(widths: &mut [usize], cells: &[String]) {
     for (widest, cell) in widths.iter_mut().zip(cells) {
         *widest = (*widest).max(width(cell));

@@ -1,4 +1,4 @@
-//! The JSON Schema of every line that programs read, from the types of the lines.
+//! The JSON Schema of all output for programs, derived from the types of the lines.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
@@ -101,7 +101,7 @@ fn of<R: JsonSchema>() -> Map<String, Json> {
     let settings = settings.with_transform(tidy);
     let schema = settings.into_generator().into_root_schema_for::<R>();
     let mut schema = schema.as_object().cloned().unwrap_or_default();
-    // What every line begins with.
+    // Every line begins with the version.
     let version = json!({ "const": 1, "description": "Version of this structure." });
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
@@ -120,8 +120,8 @@ fn of<R: JsonSchema>() -> Map<String, Json> {
     schema
 }
 
-/// Turns a schema as it is derived into one as it is published: descriptions have no line breaks,
-/// numbers no format, and a key that may be left out is not null instead, unless it says so.
+/// Converts a derived schema to the published form: descriptions have no line breaks, numbers have
+/// no format, and an optional key is left out instead of null, unless it is marked `x-nullable`.
 fn tidy(schema: &mut Schema) {
     transform_subschemas(&mut tidy, schema);
     let Some(object) = schema.as_object_mut() else {

@@ -122,7 +122,7 @@ impl Template {
                         put(&mut line, &age.as_secs_f64());
                     }
                 }
-                // Without a value or a time, it is empty.
+                // A placeholder is empty if the reading has no value or no time.
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use trunkline_types::text::format_wide;
 
 use crate::arguments::{ClockChoice, GlobalArgs, TimeStyle};
 
-/// The times to show, and their format; `style` is `None` if the verb decides.
+/// The times to show, and their format; `style` is `None` if the command decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeChoice {
     style: Option<TimeStyle>,
@@ -28,14 +28,14 @@ pub(crate) struct Times {
 pub(crate) struct TimeColumn {
     style: TimeStyle,
     clock: ClockChoice,
-    /// `None`: UTC.
+    /// `None` for UTC.
     zone: Option<TimeZone>,
     started: Timestamp,
     last: HashMap<String, Timestamp>,
 }
 
 impl From<Timestamp> for Times {
-    /// For a time that no other clock has measured.
+    /// Uses `time` for every clock, for an event that only one clock has measured.
     fn from(time: Timestamp) -> Self {
         Self {
             source: time,
@@ -61,7 +61,7 @@ impl TimeChoice {
         }
     }
 
-    /// Returns the column if `--time` or the verb asks for one.
+    /// Returns the column if `--time` or the command asks for one.
     pub(crate) fn column(self, by_default: bool, started: Timestamp) -> Option<TimeColumn> {
         let style = match self.style {
             Some(TimeStyle::None) => return None,

@@ -1,4 +1,4 @@
-//! Values as text and as JSON, in the styles that the options choose.
+//! Formats values as text and as JSON, in the style that the options select.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -51,8 +51,8 @@ impl ValueStyle {
         }
     }
 
-    /// Formats the value as text. `configured` is the variable's own precision: people see it
-    /// unless they ask for another, programs do not.
+    /// Formats the value as text. `configured` is the variable's own precision; it applies only to
+    /// output for people, and only if no option sets the precision.
     pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {
         let configured = configured.filter(|_| self.for_people);
         let options = FormatOptions {
@@ -140,7 +140,7 @@ fn without_labels(ty: &DataType) -> DataType {
     }
 }
 
-/// Converts the integers of 64-bit types to strings, small ones too, so that programs see only one
+/// Converts all integers of 64-bit types to strings, even small ones, so that programs see a single
 /// type.
 fn with_int_strings(json: Json, ty: &DataType) -> Json {
     let is_64 = |element| matches!(element, ElementType::I64 | ElementType::U64);

@@ -1,4 +1,4 @@
-//! `alarm journal`: shows the record of the changes of alarms.
+//! `alarm journal`: shows the recorded changes of alarms.
 
 use serde_json::Value as Json;
 use trunkline_types::Timestamp;
@@ -186,8 +186,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
             table.finish()?;
-            // Programs see it from the numbers. A request for the last entries, or for those of a
-            // time, does not report the oldest as missing.
+            // Programs can tell from the entry numbers. A query for the last entries, or with a start
+            // time, does not report that the oldest were removed.
             let is_whole = query.since.is_none() && !query.newest_first;
             let state = &page.state;
             if !has_any {
@@ -204,7 +204,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Entry {
-    /// The state of an alarm, without a change.
+    /// Returns the entry for the present state of an alarm, without a change.
     pub(crate) fn present(
         alarm: &AlarmStatus,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! `alarm`: lists alarms, carries out what operators do with them, and shows what happened.
+//! `alarm`: lists alarms, carries out the actions of operators, and shows the journal and a report.
 
 mod journal;
 mod report;
@@ -86,11 +86,11 @@ struct Selection {
     priority: Option<u16>,
 }
 
-/// An action without any option or name could concern every alarm by mistake, so it is refused.
+/// Without a name or an option, an action could affect every alarm by mistake, so it is refused.
 const NAMES_TO_ACT_ON: &str = "Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one \
                                alarm of a variable. Can be left out with --area or --priority";
 
-// The alarms that an action is for.
+// The alarms that an action applies to.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "names" => arg.help(NAMES_TO_ACT_ON),
@@ -223,12 +223,12 @@ impl Record for Acted {
     const IS_HEADED: bool = false;
 }
 
-/// Selects alarms by the name of their variable, and possibly their own.
+/// Selects alarms by the name of their variable, and optionally by their own name.
 #[derive(Debug)]
 struct Wish {
     pattern: Option<Pattern>,
     alarm: Option<String>,
-    /// The operand as it was given.
+    /// The operand as the user wrote it.
     operand: String,
 }
 
@@ -285,7 +285,7 @@ fn not_normal() -> Vec<AlarmState> {
         .collect()
 }
 
-/// Returns the alarms that the operands select, and the operands that select none.
+/// Returns the connection, the alarms that the operands select, and the operands that select none.
 fn selected(
     selection: &Selection,
     states: Vec<AlarmState>,
@@ -347,7 +347,7 @@ fn is_same(one: &AlarmStatus, other: &AlarmStatus) -> bool {
     one.handle == other.handle && one.definition.name == other.definition.name
 }
 
-/// The states of the alarms to which an action applies.
+/// Returns the states in which an action applies to an alarm.
 fn states_for(action: AlarmAction) -> Vec<AlarmState> {
     let applies = |state: &AlarmState| match action {
         AlarmAction::Acknowledge => state.is_unacknowledged(),
@@ -360,7 +360,7 @@ fn states_for(action: AlarmAction) -> Vec<AlarmState> {
     AlarmState::ALL.into_iter().filter(applies).collect()
 }
 
-/// Returns the sentence for a selection without any alarm in the states of [`states_for`].
+/// Returns the message for a selection without an alarm in one of the states of [`states_for`].
 fn no_match(action: AlarmAction) -> &'static str {
     match action {
         AlarmAction::Acknowledge => "no unacknowledged alarm matches",

@@ -1,4 +1,4 @@
-//! `alarm report`: figures of the alarm system.
+//! `alarm report`: summarises the alarm load.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -198,7 +198,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Returns the properties to show to people.
     fn properties(&self, context: &Context) -> Vec<(&'static str, String, Style)> {
         let times = context.settings.times.column(true, context.started);
         let time = |text: &str| match (&times, trunkline_types::text::parse_rfc3339(text)) {

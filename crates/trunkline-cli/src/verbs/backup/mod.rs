@@ -1,4 +1,4 @@
-//! `backup`: copies what an engine keeps, checks the copy, and restores it.
+//! `backup`: copies the store and the history of an engine, checks the copy, and restores it.
 
 use std::path::{Path, PathBuf};
 
@@ -159,7 +159,7 @@ impl From<&Finding> for Found {
 
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
-    // A first Ctrl-C is handled between two pieces of a file.
+    // The first Ctrl-C takes effect between two pieces of a file.
     context.interrupted.end_in_order(1);
     let done = match command {
         Subcommand::Create(args) => create(args, context),
@@ -283,7 +283,7 @@ impl EngineArgs {
     }
 }
 
-/// Returns where the engine of a configuration has its files.
+/// Returns the paths where the engine of a configuration keeps its files.
 pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
     Places {
         store: match &plan.engine.store {
@@ -294,7 +294,7 @@ pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
     }
 }
 
-/// Refuses to start an engine with files that a restore has replaced in part.
+/// Refuses to start an engine whose files an unfinished restore has replaced only in part.
 pub(super) fn check_restored(plan: &DeploymentPlan) -> Result<(), Problem> {
     match trunkline_backup::unfinished_restore(&places_of(plan)) {
         None => Ok(()),
@@ -305,7 +305,7 @@ pub(super) fn check_restored(plan: &DeploymentPlan) -> Result<(), Problem> {
     }
 }
 
-/// Shows the progress on a terminal, and ends the work after Ctrl-C.
+/// Returns a callback that shows the progress on a terminal, and stops the operation after Ctrl-C.
 fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -> bool + 'c {
     let start: Tick = context.clock.now();
     let mut meter = Meter::new(start);
@@ -327,7 +327,7 @@ fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -
     }
 }
 
-/// Shows the single findings of an error, and returns the error.
+/// Shows the individual findings of an error, and converts it.
 fn of(error: Error, context: &Context) -> CliError {
     let (exit, code) = match &error {
         Error::Interrupted => (Exit::Interrupted, "interrupted"),

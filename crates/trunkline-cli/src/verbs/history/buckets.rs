@@ -36,7 +36,7 @@ pub(crate) enum Aggregate {
 }
 
 impl Aggregate {
-    /// What is printed without --agg.
+    /// The columns without --agg.
     const USUAL: [Self; 8] = [
         Self::Count,
         Self::Min,
@@ -53,7 +53,7 @@ impl Aggregate {
         matches!(self, Self::TimeMean | Self::Coverage)
     }
 
-    /// The column, and the key in JSON.
+    /// Returns the name of the column, which is also the key in JSON.
     fn column(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -70,7 +70,7 @@ impl Aggregate {
     }
 }
 
-/// A share as people read it.
+/// Formats a share as a percentage for people.
 pub(super) fn percent(share: f64) -> String {
     // Rounding must not hide that something is missing.
     let percent = match share {
@@ -203,7 +203,7 @@ pub(super) fn print(
 }
 
 impl Bucket {
-    /// `length`: of the part of the interval that was asked for, in nanoseconds.
+    /// `length` is the length of the requested part of the interval, in nanoseconds.
     fn new(bucket: &Data, chosen: &[Aggregate], length: i64, context: &Context) -> Self {
         let values = context.settings.values;
         let mut line = Self {

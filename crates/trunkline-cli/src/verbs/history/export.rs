@@ -1,4 +1,4 @@
-//! `history export`: writes what was recorded to a file for other programs.
+//! `history export`: writes recorded updates to a file for other programs.
 
 #[cfg(target_os = "linux")]
 mod tdms;
@@ -25,7 +25,7 @@ use crate::targets;
 use crate::verbs::tdms::place::{Out, is_looked_at, shown_out};
 use crate::{CliError, Context, Exit, Problem};
 
-/// Bytes of a Parquet file that are kept before they are written.
+/// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Write what was recorded to a file
@@ -85,12 +85,12 @@ enum ExportForm {
     Tdms,
 }
 
-/// What is written to a file.
+/// The variables and the time to export.
 pub(crate) struct Range<'a> {
     pub(crate) names: &'a [String],
     pub(crate) since: &'a String,
     pub(crate) until: Option<&'a String>,
-    /// The folder to read instead of asking an engine.
+    /// The folder to read instead of querying an engine.
     pub(crate) folder: Option<&'a Path>,
 }
 
@@ -119,8 +119,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     written.exit(context)
 }
 
-/// Writes a recording, as `play` reads it. Returns the exit code: what is missing in the recording
-/// was reported. Returns `None` after Ctrl-C.
+/// Writes a recording that `play` can read, and reports missing data. Returns the exit code, or `None`
+/// after Ctrl-C.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_recording(
     range: &Range<'_>,
@@ -131,7 +131,7 @@ pub(crate) fn write_recording(
     written.map(|written| written.exit(context)).transpose()
 }
 
-/// Returns what was written; `None` after Ctrl-C.
+/// Writes the file. Returns a summary of its contents, or `None` after Ctrl-C.
 fn write(
     wanted: &Range<'_>,
     path: &Path,
@@ -152,7 +152,7 @@ fn write(
     let out = Out::new(path, None, is_forced, context)?;
     let watch = out.watch();
     let failed = |failed: Failed| match failed {
-        // Nothing but Ctrl-C ends the command without an error.
+        // Only Ctrl-C ends the command without an error.
         Failed::Io(error) => watch.failed(path, &error).map(|_| None),
         Failed::Other(error) => Err(error),
     };
@@ -205,15 +205,15 @@ fn write(
     Ok(Some(written))
 }
 
-/// What was written so far.
+/// Summary of the rows written so far.
 struct Written {
     names: BTreeSet<String>,
     rows: u64,
     bytes: u64,
     state: String,
-    /// False if something was left out, which was reported.
+    /// False if a variable was left out, which has been reported.
     is_whole: bool,
-    /// True if `--exclude` has left something out.
+    /// True if `--exclude` has left out a variable.
     is_excluded: bool,
 }
 
@@ -231,7 +231,7 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Reports what the history lacks, and returns the exit code.
+    /// Reports the problem of the history, if there is one, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
             return Ok(Exit::Failed.when(!self.is_whole));
@@ -395,7 +395,7 @@ impl Sink {
     }
 }
 
-/// Writes the lines of readings; events go to standard error.
+/// Writes a line for each reading; events go to standard error.
 fn add_lines(
     out: &mut BufWriter<Out>,
     style: ValueStyle,
@@ -422,7 +422,7 @@ fn add_lines(
     Ok(())
 }
 
-/// Shown in the message about a variable that a format cannot hold.
+/// Reports a variable that the format cannot hold.
 #[cfg(target_os = "linux")]
 fn left_out(name: &str, sentence: &str, context: &Context) -> Result<(), CliError> {
     let problem = Problem::failed("left-out", sentence).of(name);

@@ -1,4 +1,5 @@
-//! `history ls`, `info`, `verify`, `compact` and `rebuild`: the folder itself, without an engine.
+//! `history ls`, `info`, `verify`, `compact` and `rebuild`, which work on the folder without an
+//! engine.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -135,7 +136,7 @@ impl Listed {
         let texts = texts.map(|(name, time)| (name, time.map(|time| shown(time, context))));
         let texts = texts.map(|(name, text)| (name, text.unwrap_or_default()));
         let data_type = one.data_type.to_string();
-        // The parts of an enum or a struct would take a line of their own.
+        // The parts of an enum or a struct would fill a line by themselves.
         let kind = match data_type.split_once('(') {
             Some((kind, _)) => format!("{kind}(...)"),
             None => data_type.clone(),
@@ -152,7 +153,7 @@ impl Listed {
     }
 }
 
-/// A time as people read it: UTC with --utc.
+/// Formats a time for people, in UTC with --utc.
 fn shown(time: Timestamp, context: &Context) -> String {
     let column = context.settings.times.column(true, context.started);
     column.map_or_else(|| time.to_string(), |column| column.absolute(time))
@@ -545,7 +546,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
     })
 }
 
-/// Returns the rules of configuration files, or the exit code if these have errors.
+/// Returns the history rules of configuration files, or the exit code if the files have errors.
 fn rules(files: &[PathBuf], context: &Context) -> Result<Result<Vec<HistoryRule>, Exit>, CliError> {
     if files.is_empty() {
         return Ok(Ok(Vec::new()));

@@ -1,4 +1,4 @@
-//! `history`: shows what an engine has recorded of variables, and looks after the folder of a history.
+//! `history`: shows the recorded updates of variables, and maintains the folder of a history.
 
 mod buckets;
 mod coverage;
@@ -224,7 +224,7 @@ impl Notice for Event {
     }
 }
 
-/// Refuses combinations that clap cannot.
+/// Refuses combinations of options that clap cannot express.
 fn check(args: &Args, context: &Context) -> Result<(), Problem> {
     let is_at_points = args.interpolated || args.stepped;
     let sentence = if args.plot && !context.settings.form.is_for_people() {
@@ -282,7 +282,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (since, until) = range(since, args.until.as_ref(), context)?;
     let since = at.or(since);
     let until = match args.coverage {
-        // What has not happened yet is not missing.
+        // Time in the future does not count as missing.
         true => until.min(now),
         false => until,
     };
@@ -330,7 +330,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::Lost)
 }
 
-/// Returns the times of a query. It ends now, unless `until` says otherwise.
+/// Returns the start and the end of a query. Without `until`, it ends now.
 fn range(
     since: Option<&String>,
     until: Option<&String>,
@@ -348,7 +348,7 @@ fn range(
     Ok((start, until.unwrap_or_else(|| context.now().time)))
 }
 
-/// Returns the patterns of names and patterns. A name stands for the variable alone.
+/// Converts names and patterns to patterns. A name matches that variable only.
 fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     let patterns = wanted.iter().map(|one| match one {
         Wanted::Pattern(pattern) => Ok(pattern.clone()),

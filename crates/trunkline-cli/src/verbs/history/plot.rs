@@ -9,19 +9,20 @@ use crate::{CliError, Context};
 
 /// Height of a plot in lines.
 const LINES: usize = 12;
-/// Width of the numbers beside a plot, and of a plot if the terminal has no width.
+/// Width of the labels beside a plot, in characters.
 const LABEL: usize = 12;
+/// Width of a plot with its labels if that of the terminal is unknown, in characters.
 const WIDTH: usize = 80;
 
-/// Columns of dots of a plot.
+/// Returns the number of columns of dots in a plot.
 fn columns(terminal: &Terminal) -> usize {
     let width = terminal.columns().unwrap_or(WIDTH);
     2 * width.saturating_sub(LABEL + 2).clamp(20, 400)
 }
 
-/// Number of intervals that a plot shows.
+/// Returns the number of intervals to query for a plot.
 pub(super) fn points(terminal: &Terminal) -> u32 {
-    // The power of two may make the intervals up to twice as long as needed.
+    // The length of an interval is a power of two, so it may be up to twice as long as needed.
     u32::try_from(2 * columns(terminal)).unwrap_or(u32::MAX)
 }
 
@@ -33,7 +34,7 @@ pub(super) fn draw(
     context: &Context,
 ) -> Result<(u64, String), CliError> {
     let (mut count, mut state) = (0, String::new());
-    // A variable may come in several pages.
+    // The intervals of a variable may be spread over several pages.
     let mut drawn: Option<HistorySeries> = None;
     while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
@@ -103,7 +104,7 @@ fn draw_series(
     Ok(())
 }
 
-/// Dots, and the numbers at the top and the bottom.
+/// The dots of a plot, and the values at its top and bottom.
 struct Canvas {
     width: usize,
     dots: Vec<[u8; LINES]>,
@@ -138,7 +139,7 @@ impl Canvas {
             let middle = bucket.start.saturating_add((width / 2) as i64);
             let place = (middle.saturating_sub(start)) as f64 / span;
             let column = (place * columns as f64).clamp(0.0, columns as f64 - 1.0) as usize;
-            // A line from the last value to this interval, so that steps are connected.
+            // Include the last value of the previous interval, so that steps are connected.
             let (mut from, mut to) = (bucket.min, bucket.max);
             if let Some(before) = before {
                 (from, to) = (from.min(before), to.max(before));
@@ -158,7 +159,8 @@ impl Canvas {
         };
         for row in row_of(from)..=row_of(to) {
             let from_top = rows - 1 - row;
-            // The bits of a Braille character, column by column.
+            // A Braille character has the bits 0, 1, 2 and 6 in its left column, and 3, 4, 5 and 7 in
+            // its right column.
             let bit = match (column % 2, from_top % 4) {
                 (0, 3) => 6,
                 (0, line) => line,

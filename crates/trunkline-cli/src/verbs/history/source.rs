@@ -1,4 +1,4 @@
-//! Where the history comes from: an engine, or a folder.
+//! The source of the history: an engine or a folder.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Opens the folder, if one is named; otherwise connects to the engine.
+    /// Opens the folder if one is given; otherwise connects to the engine.
     pub(crate) fn open(
         engine: &Url,
         folder: Option<&Path>,
@@ -60,12 +60,12 @@ pub(super) fn problem(error: &FolderError) -> Problem {
     Problem::new(exit, code, error.to_string())
 }
 
-/// The pages of a query, one after the other.
+/// Fetches the pages of a query, one after the other.
 pub(crate) struct Pages<'a> {
     pub(super) source: Source,
     query: HistoryQuery,
     is_first: bool,
-    /// The variables of the pages so far.
+    /// The variables in the pages so far.
     pub(super) seen: Seen,
     context: &'a Context,
 }

@@ -1,4 +1,4 @@
-//! Names that no variable has, and that the history does not know.
+//! Reports names that belong to no variable, neither in the engine nor in the history.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::targets::Wanted;
 use crate::verbs::audit::bad_pattern;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// The variables that the pages of a query have.
+/// The variables that occur in the pages of a query.
 #[derive(Debug, Default)]
 pub(super) struct Seen(HashSet<String>);
 
@@ -26,8 +26,8 @@ impl Seen {
 }
 
 impl Source {
-    /// Returns a problem for each of these names that no variable has. A variable of which nothing
-    /// was recorded is known to the engine, and not to a folder.
+    /// Returns a problem for each name that belongs to no variable. The engine also knows the
+    /// variables that have no recorded rows; a folder does not.
     fn unknown(&self, names: &[&str]) -> Result<Vec<Problem>, CliError> {
         let connection = match self {
             Self::Engine(connection) => connection,
@@ -49,8 +49,8 @@ impl Source {
     }
 }
 
-/// Reports the names that no variable has or had, with similar ones. Returns the exit code if there
-/// are any.
+/// Reports names that belong to no present or recorded variable, and suggests similar names. Returns
+/// the exit code if there are any.
 pub(super) fn tell(
     wanted: &[Wanted],
     pages: &mut Pages<'_>,
@@ -78,7 +78,7 @@ pub(super) fn tell(
     Ok(is_any.then(|| tally.exit()))
 }
 
-/// Returns true if the history has something of a variable, at any time.
+/// Returns true if the history has any rows of a variable.
 fn is_recorded(name: &str, source: &mut Source, context: &Context) -> Result<bool, CliError> {
     let mut query = HistoryQuery {
         patterns: vec![Pattern::parse(name).map_err(bad_pattern)?],

@@ -26,7 +26,7 @@ use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Rows of a region: 1 MiB of one channel.
+/// Rows per region: 1 MiB of one channel.
 const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
 
 const REGIONS: usize = 16;
@@ -43,12 +43,12 @@ struct Device {
     file: Made,
 }
 
-/// A file made here. Dropping it removes the file.
+/// A file of the benchmark. Dropping it removes the file.
 struct Made(PathBuf);
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // It may have been removed already.
+        // The file may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -235,7 +235,7 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
         counted(far.len() as u64, "device"),
         rate_text(rate),
         bytes_text(waiting as f64),
-        // Any file in the folder will do.
+        // Any file in the folder gives the same answer.
         room_text(&folder.join("bench0.tdms"), rate),
     ));
 }
@@ -290,7 +290,7 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     })
 }
 
-/// Checks every value of a device's file. Returns false if it was interrupted.
+/// Checks every value of a device's file. Returns false if interrupted.
 fn check(
     device: u16,
     path: &Path,

@@ -19,7 +19,7 @@ pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
     left_text(free, lasts.map(|free| free as f64 / bytes_per_second))
 }
 
-/// Describes the free space, and after how many seconds the disk is full.
+/// Describes the free space, and the time until the disk is full.
 pub(super) fn left_text(bytes: Option<u64>, full_in: Option<f64>) -> String {
     let left = bytes.map(|bytes| format!("{} left", bytes_text(bytes as f64)));
     let left = left.unwrap_or_else(|| "free space unknown".to_owned());

@@ -130,7 +130,7 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
     format!("{}/{}", group.name(), path.name())
 }
 
-/// Opens a file as far as it can be read.
+/// Opens a file. If it is incomplete, its readable part is opened.
 pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::failed("file", sentence);
     let file = regular_file(path).map_err(|error| {

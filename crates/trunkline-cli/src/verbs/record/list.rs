@@ -1,4 +1,4 @@
-//! `record ls`: lists the running recordings, and those of a folder.
+//! `record ls`: lists the running recordings, and the recordings in a folder.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Waits for the other end of a stream, until interrupted.
+//! Waits for the peer of a stream.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::{CliError, Context};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns an end of the stream `url` once it is connected to the other one; `None` if the command
-/// was to end before. On a terminal it shows that it waits.
+/// Creates an endpoint of the stream `url`, and returns it when its peer is connected, or `None` when
+/// `must_end` returns true. A note on the terminal says that the command is waiting.
 pub(in crate::verbs) fn meet<T: Send + 'static>(
     url: &str,
     create: impl FnOnce() -> Result<T, StreamError> + Send + 'static,
@@ -19,7 +19,7 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
     context: &Context,
 ) -> Result<Option<T>, CliError> {
     let (sender, receiver) = channel();
-    // If the command ends before, this thread ends with the process.
+    // If the command ends first, this thread ends with the process.
     std::thread::Builder::new()
         .name("record-meeting".to_owned())
         .spawn(move || {

@@ -1,13 +1,13 @@
 //! `record`: records variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables, with `unmatched` for those that do not exist. `stream`: a stream, with
-//!   `stream_file` for its destination. `list`: the existing recordings; `info`: the contents of
-//!   one.
-//! - `running`: a running recording as other commands see it; `stop`: ending it from there.
-//! - `recorded`, `notices`: what is reported at the beginning, meanwhile and at the end.
-//! - `meeting`: waiting for the peer of a stream. `bench`: simulated devices. `disk`: free
-//!   space. `write_path`: how a file is written.
+//! - `start`: records variables; `unmatched`: reports names without a variable.
+//! - `stream`: records a stream; `stream_file`: its files; `meeting`: waits for the writer.
+//! - `bench`: records simulated devices.
+//! - `running`: makes a running recording visible to other commands; `stop`: stops it from there.
+//! - `list`: lists recordings; `info`: shows the contents of one.
+//! - `recorded`: events at the start and the end of a recording; `notices`: events in between.
+//! - `write_path`: reports how a file is written; `disk`: free space.
 
 pub(crate) mod bench;
 mod disk;
@@ -85,7 +85,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
     Problem::new(exit, code, escaped(&error.to_string()))
 }
 
-/// Converts an error of reading a recording.
+/// Converts an error from reading a recording.
 pub(super) fn of_playback(error: &PlaybackError) -> Problem {
     let sentence = match error {
         PlaybackError::File { path, source } => {
@@ -124,8 +124,8 @@ fn not_begun(error: &RecordingError, path: &Path) -> Problem {
         let reason = folder_reason(error);
         found.message = format!("{} cannot be created: {reason}", escaped_path(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            // The error about the next file of a series has its own message, but an existing first
-            // file is reported before that.
+            // The error about the next file of a series has its own message; an existing first file
+            // takes precedence.
             if error.get_ref().is_none() || path.exists() {
                 found.message = format!("{} already exists", escaped_path(path));
             } else {

@@ -1,5 +1,5 @@
-//! Notices during a recording, one line for each change. A log then shows a full disk, losses and a
-//! missing file while something can still be done about them.
+//! Notices during a recording, one line for each change. They report a full disk, losses and a
+//! missing file while there is still time to act.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::output::record::{self, JsonSchema, Serialize};
 use crate::terminal::{Style, escaped};
 use crate::{CliError, Context};
 
-/// Shortest time between two lines about losses or errors that continue.
+/// Minimum interval between two lines about continuing losses or errors.
 const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Seen<'a> {
     pub(super) sums_displaced: Option<&'a Displaced>,
     pub(super) room: Room,
     pub(super) error: Option<&'a str>,
-    /// `None`: the recording needs no engine.
+    /// `None` if the recording needs no engine.
     pub(super) is_connected: Option<bool>,
     pub(super) lost: u64,
 }
@@ -89,7 +89,7 @@ impl Notices {
         }
     }
 
-    /// Reports each change once, and losses and errors that continue at most once a second.
+    /// Reports each change once, and continuing losses and errors at most once per second.
     pub(super) fn say(
         &mut self,
         seen: &Seen<'_>,

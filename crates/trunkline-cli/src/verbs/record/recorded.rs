@@ -1,4 +1,4 @@
-//! Events of a recording: how it begins, and its result.
+//! Events of a recording: its start and its result.
 
 use std::fmt::{Display, Formatter, Result};
 

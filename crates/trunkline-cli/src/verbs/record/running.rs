@@ -1,14 +1,14 @@
-//! A running recording: other commands of the same user can query its state and end it.
+//! A running recording, which other commands of the same user can query and stop.
 //!
 //! ```text
 //!   <folder of this user's sockets>/recordings/
-//!      +-- 93b1c2....lock   locked as long as the recorder lives: file, process, since when
-//!      +-- 93b1c2....sock   `status` and `stop` are asked here
+//!      +-- 93b1c2....lock   locked while the recorder lives; contains file, process ID, start time
+//!      +-- 93b1c2....sock   accepts the requests `status` and `stop`
 //! ```
 //!
-//! Both are named after the path of the file. The lock belongs to the system: it ends with the
-//! process, however that ends, so the remains of a killed recorder block nothing. No signal is ever
-//! sent to a process.
+//! Both names are a hash of the path of the file. The operating system releases the lock when the
+//! process ends for any reason, so the remains of a killed recorder block nothing. Processes are
+//! never sent a signal.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// Longest time that a client may take to send its request, and to receive the answer.
 const ASKING: Duration = Duration::from_secs(1);
 const WORD_BYTES: usize = 16;
-/// Maximum number of commands waiting for the end; a further one gets its answer at once.
+/// Maximum number of commands that wait for the end. A further command is refused immediately.
 const WAITING_MAX: usize = 16;
 const RATE_OVER: Duration = Duration::from_secs(2);
 /// Attempts to take a lock whose holder does not answer.
@@ -56,7 +56,7 @@ struct Place {
     lock: File,
 }
 
-/// State shared by the recorder and the thread that answers.
+/// State shared by the recorder and the thread that answers other commands.
 #[derive(Debug, Default)]
 struct Shared {
     status: Figures,
@@ -68,7 +68,7 @@ struct Shared {
 
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
-    /// Updates or elements taken.
+    /// Number of updates or elements.
     pub(super) rows: u64,
     pub(super) bytes: u64,
     pub(super) bytes_per_second: f64,
@@ -85,7 +85,7 @@ struct Meter {
 }
 
 impl Running {
-    /// Registers as the recorder of a file.
+    /// Registers this process as the recorder of a file.
     pub(super) fn begin(path: &Path, context: &Context) -> Result<Self, CliError> {
         let shared = Arc::<Mutex<Shared>>::default();
         let begun = Entry::of(path).and_then(|entry| match entry.lock()? {
@@ -138,8 +138,8 @@ impl Running {
         };
     }
 
-    /// Called once the file is closed: removes the entry, reports the result, and answers the waiting
-    /// commands with it.
+    /// Removes the entry, sends the result to the waiting commands, and reports it. Called after the
+    /// file is closed.
     pub(super) fn end(
         self,
         result: Result<(Recorded, Exit), CliError>,
@@ -168,7 +168,7 @@ impl Running {
             std::mem::take(&mut shared.waiting)
         };
         for mut stream in waiting {
-            // A client that has gone away does not matter.
+            // The client may have disconnected.
             let _ = writeln!(stream, "{line}");
         }
     }
@@ -176,7 +176,7 @@ impl Running {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The names first, while the lock still keeps others away.
+        // Remove the names first, while the lock still excludes other processes.
         let _ = std::fs::remove_file(&self.entry.socket);
         let _ = std::fs::remove_file(&self.entry.lock);
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
@@ -212,7 +212,7 @@ impl Entry {
         Ok(all)
     }
 
-    /// Takes the lock; `None` if a live recorder has it.
+    /// Takes the lock. Returns `None` if a live recorder holds it.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
@@ -228,7 +228,7 @@ impl Entry {
                 }
                 Err(error) => return Err(error.into()),
             }
-            // The previous holder may have removed the name in between.
+            // The previous holder may have removed the name in the meantime.
             let there = std::fs::metadata(&self.lock);
             if there.is_ok_and(|there| there.ino() == file.metadata().map_or(0, |own| own.ino())) {
                 return Ok(Some(file));
@@ -262,7 +262,7 @@ impl Entry {
         shared: &Arc<Mutex<Shared>>,
         context: &Context,
     ) -> io::Result<Place> {
-        // From here on, the drop removes the entry whatever fails.
+        // From here on, dropping `place` removes the entry after any error.
         let place = Place { entry: self, lock };
         let about = json!({
             "file": full(path)?.display().to_string(),
@@ -274,7 +274,7 @@ impl Entry {
         let _ = std::fs::remove_file(&place.entry.socket);
         let listener = UnixListener::bind(&place.entry.socket)?;
         let shared = shared.clone();
-        // The thread ends with the process: once the socket has no name, no client can reach it.
+        // The thread ends with the process. Without the socket's name, no client can connect to it.
         std::thread::Builder::new()
             .name("record-control".to_owned())
             .spawn(move || {
@@ -319,12 +319,12 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the answer of a recording that has failed, or does not end.
+/// Returns the answer of a recording that has failed, or that refuses a request.
 fn refusal(problem: &Problem) -> Json {
     json!({ "exit": problem.exit.number(), "problem": problem })
 }
 
-/// Returns false if the command at the other end has gone.
+/// Returns false if the command at the other end has disconnected.
 fn waits(stream: &UnixStream) -> bool {
     let read = stream
         .set_nonblocking(true)
@@ -380,7 +380,7 @@ pub(super) fn full(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// 64-bit FNV-1a: gives names of equal length for paths of any length.
+/// 64-bit FNV-1a, which gives names of equal length for paths of any length.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -388,7 +388,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // Every change is complete, so a poisoned lock leaves consistent data.
+    // No change is ever half done, so the data is consistent even if the lock is poisoned.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -408,7 +408,7 @@ mod tests {
         let around = folder.path().join("x/../missing.tdms");
         assert_eq!(full(&missing).unwrap(), full(&around).unwrap());
         assert_ne!(full(&missing).unwrap(), full(&there).unwrap());
-        // Known results of the function.
+        // Published results of FNV-1a.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(told["problem"]["code"], "too-many-waiting");
         let message = told["problem"]["message"].as_str().unwrap();
         assert!(message.contains("is ending"), "{message}");
-        // One gives up, and another takes its place.
+        // One command gives up, and another takes its place.
         waiting.pop();
         let last = stop(&sut);
         assert_eq!(answered(&last), None);
@@ -459,7 +459,7 @@ mod tests {
         assert!(held.is_some());
         assert!(sut.lock().unwrap().is_none());
         assert!(!sut.tidy(), "it is held");
-        // Simulates a killed process: the names stay.
+        // Like a killed process, this leaves the names behind.
         drop(held);
         std::fs::write(&sut.socket, "").unwrap();
         assert!(sut.tidy());

@@ -28,7 +28,7 @@ const BACKEND: &str = "plain writes";
 
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How often the recorder is asked whether it follows all variables, at the beginning.
+/// Interval at which the recorder is polled at the start, until it follows all variables.
 const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Record variables, or a stream, until Ctrl-C, `record stop` or --for
@@ -111,8 +111,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Checks that no option for a stream is given for variables, and none for variables for a
-    /// stream.
+    /// Checks that options for streams are not combined with variables, and vice versa.
     pub(super) fn check(&self) -> Result<(), Problem> {
         let is_for_stream =
             self.data_type.is_some() || self.from.is_some() || self.sample_rate.is_some();
@@ -167,7 +166,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     running.end(Ok((recorded, exit)), context)?;
     for (name, why) in &status.refused {
-        // The name is already printed before it.
+        // The problem already begins with the name.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
         let refused = Problem::failed("not-recorded", escaped(why)).of(name);
         context.terminal.problem(&refused, width(name))?;
@@ -204,7 +203,8 @@ fn recorded(
     let recorder = recorder.map_err(|error| not_begun(&error, path))?;
     context.interrupted.end_in_order(1);
     let (_stopper, stopped) = trunkline::record::stopper();
-    // Everything that is written after the line that follows is recorded.
+    // Every update after the line `recording to ...` is recorded, so it is printed when the recorder
+    // follows all variables, or after the timeout.
     let by = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
         && !context.interrupted.is_so()
@@ -276,7 +276,7 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
     }
 }
 
-/// Turns the operands into patterns; a name is a pattern without wildcards. Excluded names are left
+/// Converts the operands to patterns; a name is a pattern without wildcards. Excluded names are left
 /// out.
 fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
     let mut patterns = Vec::new();

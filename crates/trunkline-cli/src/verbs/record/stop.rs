@@ -1,4 +1,4 @@
-//! `record stop`, and the state of other recordings.
+//! `record stop`, and queries of running recordings.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -60,9 +60,9 @@ impl Recorder {
     }
 }
 
-/// Reads the answer; `None` if the recorder has ended without one.
+/// Reads the answer. Returns `None` if the recorder has ended without one.
 fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> {
-    // A timeout of zero is not allowed.
+    // A read timeout of zero would be an error.
     let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
     stream.set_read_timeout(wait)?;
     let mut line = String::new();
@@ -92,7 +92,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let recorders = match &args.file {
         Some(path) => vec![of_file(path)?],
-        // Without a file there is --all.
+        // Without a file, clap requires --all.
         None => Recorder::all()?,
     };
     if recorders.is_empty() {
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .settings
         .explicit_timeout()
         .map(|wait| context.clock.now().saturating_add(wait));
-    // All are told to stop before any is waited for.
+    // Ask all recorders to stop before waiting for any of them.
     let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();
     let mut exit = Exit::Done;
     for (recorder, stream) in asked {
@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 fn of_file(path: &Path) -> Result<Recorder, Problem> {
     let entry = Entry::of(path).map_err(|error| not_found(&error))?;
-    // Checked first, because looking at an entry would create its lock.
+    // Check this first, because `Recorder::of` would create the lock.
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
         Problem::stating(

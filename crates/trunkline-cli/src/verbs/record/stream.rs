@@ -28,12 +28,12 @@ use crate::verbs::stream;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Approximate bytes of a region, which is written at once.
+/// Approximate size of a region in bytes. A region is written as a whole.
 const REGION_BYTES: usize = 1 << 20;
 
 const GROUP: &str = "stream";
 
-/// Size of the elements waiting in memory, in bytes, for elements that vary in size or have parts.
+/// Approximate bytes of elements that wait in memory, if they vary in size or have several parts.
 const WAITING_BYTES: usize = 4 << 20;
 
 const REGIONS: usize = 16;
@@ -70,11 +70,11 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Records elements that are rows of plain values, directly from their memory.
+    /// Records elements that are rows of plain values, directly from the memory they are read into.
     fn rows(&mut self, mut layout: TdmsLayout) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
         let row_bytes = element_bytes(self.data_type).unwrap_or(1);
-        // Whole blocks, so that regions are written without a copy.
+        // Regions of whole blocks are written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
         let pages = PagesWanted::LargestThereAre;
         let made = RegionMemory::to_record(row_bytes, rows * REGIONS, pages, REGIONS);
@@ -122,7 +122,7 @@ impl Recorder<'_> {
         })
     }
 
-    /// Records elements that vary in size or have parts, in the same channels as variables.
+    /// Records elements of variable size or with several parts, in the same channels as variables.
     fn elements(&mut self) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
         let of = (GROUP, self.data_type);
@@ -153,9 +153,9 @@ impl Recorder<'_> {
         })
     }
 
-    /// Waits for the other end before the file is created: if it does not come, no file is left
-    /// behind. Returns `None` if the recording was to end before. Errors that do not depend on the
-    /// other end are reported without waiting.
+    /// Waits for the writer before the file is created, so that no file is left behind if none
+    /// connects. Returns `None` if the recording must end first. Errors that do not depend on the
+    /// writer are reported without waiting.
     fn met(&self) -> Result<Option<ValueReader>, CliError> {
         let (args, path, context) = (self.args, self.path, self.context);
         let next = args.rotation().map(|_| series_file(path, 2));
@@ -173,8 +173,8 @@ impl Recorder<'_> {
         meet(self.url, create, must_end, context)
     }
 
-    /// Returns the result of a recording that ended before there was a writer: a file without rows
-    /// would be useless.
+    /// Returns the result of a recording that ended before a writer connected. There is no file,
+    /// because a file without rows would be useless.
     fn nobody_came(&self) -> Outcome {
         let text = format!(
             "no writer connected to the stream: nothing was recorded, and {} was not created",
@@ -190,7 +190,7 @@ impl Recorder<'_> {
         (recorded, Exit::Interrupted.when(is_interrupted))
     }
 
-    /// Calls `record`, which records into the file and calls its callback after each turn.
+    /// Calls `record`, which records to the file and calls its callback after each step.
     fn record<F: StreamFile>(
         &mut self,
         mut file: F,
@@ -239,7 +239,7 @@ impl Recorder<'_> {
             && found.is_removed()
         {
             let rows = counted(file.figures().rows, "element");
-            // The first failure is that the file was removed.
+            // The first error is that the file was removed.
             let second = match &done {
                 Err(RecordingError::Both { second, .. }) => format!("; besides, {second}"),
                 Err(error @ RecordingError::Stream(_)) => format!("; besides, {error}"),

@@ -1,4 +1,4 @@
-//! The file, or series of files, in which a stream is recorded.
+//! The file, or the series of files, to which a stream is recorded.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use super::running::Figures;
 use crate::replace::folder_of;
 
 pub(super) trait StreamFile {
-    /// Returns the state of the recording, over all its files, without a rate.
+    /// Returns the state of the recording over all its files, without the rate.
     fn figures(&self) -> Figures;
 
     fn room(&self) -> Room;
@@ -23,8 +23,8 @@ pub(super) trait StreamFile {
     /// Returns the bytes copied on the way to the current file.
     fn bytes_copied(&self) -> u64;
 
-    /// Returns the displacement of the current file and of its checksums, if their names no longer
-    /// lead to them.
+    /// Returns the displacement of the current file and of its checksums, if their paths no longer
+    /// refer to them.
     fn displaced(&self) -> [Option<&Displaced>; 2];
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
@@ -46,7 +46,7 @@ pub(super) struct Came {
     pub(super) files: u32,
     pub(super) bytes: u64,
     pub(super) lost: u64,
-    /// True if some of it is not safe from a loss of power.
+    /// True if a part of the data may not survive a loss of power.
     pub(super) is_unsafe: bool,
     pub(super) errors: Vec<String>,
     /// System error number, if a file could not be truncated to its length.
@@ -121,7 +121,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
-        // The wait given at its start applies, not this one.
+        // The timeout given when the series started applies instead.
         let last = self.close()?;
         let mut came = Came::default();
         let before = std::iter::from_fn(|| self.take_ended());
@@ -137,7 +137,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     }
 }
 
-/// For elements that vary in size or have parts. Their recording has already ended.
+/// For elements of variable size or with several parts. Their recording has already ended when `end`
+/// is called.
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S, O> {
     fn figures(&self) -> Figures {
         let progress = self.progress();
@@ -183,17 +184,17 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
     }
 }
 
-/// Checks that a file can be created in the folder of this path, before waiting for the other end.
+/// Checks that a file can be created in the folder of this path, before the wait for the peer.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let folder = folder_of(path);
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    // A file without a name, which leaves nothing behind.
+    // A file without a name leaves nothing behind.
     match openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => {
             drop(File::from(file));
             Ok(())
         }
-        // The file system does not support that.
+        // The file system does not support files without a name.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
             Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
         }
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
     use crate::output::record::object;
 
-    /// Returns the result of a recording whose file can, or cannot, be truncated.
+    /// Returns the result of a recording. With `fault`, its file cannot be truncated.
     fn came_of(fault: Option<i32>) -> Came {
         let disk = SimDisk::new(1, 512);
         let queue = WriteQueue::new(Box::new(disk.clone()), QueueOptions::default(), Vec::new());

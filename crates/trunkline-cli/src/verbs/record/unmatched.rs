@@ -1,4 +1,4 @@
-//! Names and patterns of a recording that match nothing.
+//! Reports the names and patterns of a recording that match nothing.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use crate::connection::Connection;
 use crate::verbs::monitor::MonitorEvent;
 use crate::{CliError, Context, Problem};
 
-/// The names and patterns reported as matching nothing. Each is reported once, and still waited
-/// for.
+/// The names and patterns that were reported as unmatched. Each is reported once, but the recording
+/// still waits for a match.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched(HashSet<String>);
 
@@ -37,7 +37,7 @@ impl Unmatched {
                     context.terminal.problem(&problem, width)?;
                 }
             }
-            // Recording continues.
+            // The recording continues, so the names are reported without a suggestion.
             Err(_) => {
                 for name in names {
                     let problem = Problem::failed("unknown-name", "not found");
@@ -54,7 +54,8 @@ impl Unmatched {
     }
 }
 
-/// Limits on the names in the last line, and on their bytes: `record stop` receives all of it.
+/// Limits on the number of names in the last line and on their bytes, because `record stop` receives
+/// the whole line.
 const TOLD_MAX: usize = 100;
 const TOLD_BYTES_MAX: usize = 8 << 10;
 

@@ -1,4 +1,4 @@
-//! Describes how a recording is written, at its start.
+//! Reports how a recording is written, when it starts.
 
 use trunkline::record::FileReport;
 use trunkline::record::regions::Pages;
@@ -19,7 +19,7 @@ pub(super) fn say(report: &FileReport, pages: Pages, context: &Context) -> Resul
     })
 }
 
-/// Describes the source of writes: the fewer pages, the cheaper a write.
+/// Describes the pages of the memory that is written from. Fewer pages make a write cheaper.
 fn memory(pages: Pages) -> String {
     match pages {
         Pages::Huge => "huge pages".to_owned(),

@@ -1,4 +1,4 @@
-//! Events of an end of a stream, on standard error.
+//! Events of a stream endpoint, on standard error.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result};
@@ -349,7 +349,7 @@ impl Display for StreamEvent {
 }
 
 impl Transferred {
-    /// Writes the beginning of the summary; `done` is what was done with the elements.
+    /// Writes the beginning of the summary; `done` is the verb, such as `written`.
     fn sum_up(&self, done: &str, f: &mut Formatter<'_>) -> Result {
         let Amount(seconds) = self.seconds;
         let elapsed = Duration::from_secs_f64(seconds);

@@ -38,7 +38,7 @@ impl EndArgs {
         Ok(form)
     }
 
-    /// Checks that the form has room for the writer's name; for an end with several writers.
+    /// Checks that the form can name the writer of an element, for an endpoint with several writers.
     pub(super) fn check_writer_place(&self, form: ElementForm) -> Result<(), Problem> {
         let is_taken = match &self.buffer.data_type {
             DataType::Struct(of) => of.fields.iter().any(|(name, _)| **name == *WRITER),
@@ -55,7 +55,7 @@ impl EndArgs {
     }
 }
 
-/// Raw elements of several writers could not be told apart.
+/// Returns the error for raw elements of several writers, which could not be told apart.
 pub(super) fn raw_of_several() -> Problem {
     Problem::usage(
         "the raw form cannot name the writer of an element, but with --writers there may be \

@@ -1,4 +1,4 @@
-//! Standard input without read-ahead: nothing is read beyond what the stream has room for.
+//! Standard input without read-ahead: no more is read than the stream has room for.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,14 +19,14 @@ impl Input {
         Ok(Self(file.map_err(failed)?.into()))
     }
 
-    /// Waits for input or its end. Returns false after `timeout`, or after a signal.
+    /// Waits for input or its end. Returns false after `timeout` or a signal.
     pub(super) fn is_ready(&self, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).ok();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Reads the available input; 0 at the end.
+    /// Reads the available input. Returns 0 at its end.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, CliError> {
         loop {
             match self.0.read(into) {

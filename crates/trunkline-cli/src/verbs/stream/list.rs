@@ -153,7 +153,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the URL as people write it on the machine itself.
+    /// Returns the URL as people write it on the same machine.
     fn name(&self) -> String {
         let url = self.endpoint.as_str();
         url.strip_prefix("tl://localhost/")
@@ -171,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Derives from the fill of the buffer which side is the limit (NS-83).
+    /// Derives the bottleneck from the fill of the buffer (NS-83).
     fn diagnosis(&self) -> &'static str {
         let (is_full, is_empty) = (self.in_buffer >= self.capacity, self.in_buffer == 0);
         match (self.direction, self.connected) {
@@ -247,7 +247,7 @@ pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
 pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError> {
     let url = StreamUrl::parse(&args.end).map_err(|error| problem(&StreamError::Url(error)))?;
     let mut place = targets::engine(&context.settings)?;
-    // The default is the engine that other verbs use.
+    // A name without a host is looked up in the engine that other commands use.
     if args.end.contains("//") {
         place.port = url
             .port()

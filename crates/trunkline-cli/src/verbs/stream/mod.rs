@@ -1,12 +1,12 @@
 //! `stream`: lossless streams on the command line.
 //!
 //! # Layout
-//! - `write`, `read`: standard input into a stream, a stream to standard output. `text` has the
-//!   forms for people, `arrow` the one for data programs, `input` reads standard input without
-//!   read-ahead, and `pace` waits and prints the summary. `writer_endpoint`, `reader_endpoint`: an
-//!   endpoint with one peer or with several, on which `peers` reports.
-//! - `form`: the form of the elements outside the stream. `list`: the existing endpoints. `bench`:
-//!   a measurement. `units`: sizes and rates.
+//! - `write`: copies standard input to a stream. `read`: copies a stream to standard output.
+//! - `form`: the forms of the elements outside the stream: `text` for JSON Lines and CSV, `arrow` for
+//!   Arrow IPC. `input`: reads standard input without read-ahead.
+//! - `writer_endpoint`, `reader_endpoint`: an endpoint with one peer or several. `peers`: events of
+//!   the peers. `pace`: waiting, progress and summary. `events`: lines on standard error.
+//! - `list`: lists the endpoints. `bench`: measures a stream. `units`: sizes and rates.
 
 mod arrow;
 pub(crate) mod bench;
@@ -209,7 +209,7 @@ impl EndArgs {
         })
     }
 
-    /// Returns the number of elements still wanted after `moved`, at most one chunk.
+    /// Returns the number of elements to move next, after `moved` elements; at most one chunk.
     fn wanted(&self, moved: u64, chunk: usize) -> usize {
         let left = self.count.map(|count| count.saturating_sub(moved));
         left.map_or(chunk, |left| {
@@ -230,7 +230,7 @@ pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, 
 
 const PROGRAM: &str = concat!("trunkline ", env!("CARGO_PKG_VERSION"));
 
-/// Maximum number of peers of one end; each takes a thread.
+/// Maximum number of peers of one endpoint; each takes a thread.
 const PEERS_MAX: u64 = 10_000;
 
 fn peers(text: &str) -> Result<usize, String> {
@@ -261,7 +261,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         _ => (Exit::Failed, "failed"),
     };
     match error {
-        // The options are those of this command.
+        // The message names the options of this command.
         StreamError::NotHere { host } => {
             let sentence = format!(
                 "an endpoint cannot be created on another machine, {host}; leave the host out of \

@@ -11,7 +11,7 @@ use super::units::{bytes_text, rate_text};
 use crate::verbs::progress::Meter;
 use crate::{CliError, Context, counted};
 
-/// Longest wait before Ctrl-C is checked.
+/// Maximum wait between two checks for Ctrl-C.
 pub(super) const SLICE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -36,43 +36,44 @@ impl From<CliError> for Halt {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     pub(super) elements: u64,
-    /// Bytes in the stream's own layout.
+    /// Size of the elements as encoded in the stream.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Pace<'a> {
     pub(super) context: &'a Context,
-    /// Longest time for one step; `None`: forever.
+    /// Timeout of one step; `None` waits indefinitely.
     limit: Option<Duration>,
     started: Tick,
     meter: Meter,
-    /// Time of the last check for events of several peers.
+    /// Time of the last check for events of the peers.
     polled: Tick,
     pub(super) moved: Moved,
     /// Elements dropped by a writer.
     pub(super) lost: u64,
     unreported: Option<Gaps>,
     reported: Option<Tick>,
-    /// Lost connections with the only peer as last reported, and if it was away then.
+    /// Number of lost connections with the only peer at the last check, and whether it was
+    /// disconnected then.
     connection: (u64, bool),
     is_disk_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Gaps {
-    /// Elements read before the first of them.
+    /// Elements read before the first gap.
     before: u64,
-    /// Elements missing at all of them.
+    /// Elements missing in all gaps.
     elements: u64,
     places: u64,
 }
 
-/// Losses are reported at most once in this time, because a slow reader may have hundreds a second.
+/// Minimum interval between two reports of losses, because a slow reader may have hundreds per second.
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Pace<'a> {
-    /// From here on, Ctrl-C ends the command in order.
+    /// From here on, the command handles the first two presses of Ctrl-C itself.
     pub(super) fn new(context: &'a Context) -> Self {
         context.interrupted.end_in_order(2);
         let now = context.clock.now();
@@ -103,7 +104,7 @@ impl<'a> Pace<'a> {
         })
     }
 
-    /// Reports the peer of the end, and with a journal the position in its stream.
+    /// Reports the peer of the endpoint and, with a journal, the position in its stream.
     pub(super) fn met(&self, end: &mut impl Endpoint, has_journal: bool) -> Result<(), CliError> {
         if end.is_many() {
             return self.tell(end);
@@ -116,7 +117,7 @@ impl<'a> Pace<'a> {
             })?;
         }
         if !found.is_connected && found.disconnections == 0 {
-            // With a journal it continues without waiting for its peer.
+            // With a journal, the endpoint continues without waiting for its peer.
             return Ok(());
         }
         self.tell_connected(&found, false)
@@ -148,7 +149,7 @@ impl<'a> Pace<'a> {
             .try_for_each(|one| self.context.tell(&one.event(&end.url, &end.data_type)))
     }
 
-    /// Shows the progress now and then, and reports events of several peers.
+    /// Shows the progress at intervals, and reports losses and changes of the connections.
     pub(super) fn poll(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
         if now.since(self.polled) >= SLICE {
@@ -186,8 +187,8 @@ impl<'a> Pace<'a> {
         let outages = found.outages();
         let is_away = !found.is_connected && outages > 0;
         self.connection = (outages, is_away);
-        // A connection that was lost and restored in between counts as well. A stream that has
-        // ended reports that itself.
+        // This includes a connection that was lost and restored since the last check. A stream that
+        // has ended reports that itself.
         let is_lost = outages > outages_before && found.fault.is_none();
         if is_lost {
             self.context.tell(&StreamEvent::StreamDisconnected {
@@ -203,8 +204,8 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Repeats `attempt`, which waits for the time it is given, until it has an answer, Ctrl-C was
-    /// pressed, or the user's timeout has passed.
+    /// Repeats `attempt`, which waits at most for the given time, until it returns a result, Ctrl-C is
+    /// pressed, or the user's timeout expires.
     pub(super) fn patiently<E: Endpoint, R>(
         &mut self,
         end: &mut E,

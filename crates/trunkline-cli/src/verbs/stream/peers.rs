@@ -1,4 +1,4 @@
-//! Events of the peers of an endpoint with several, for people and for programs.
+//! Events of the peers of an endpoint that can have several, for people and for programs.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ pub(super) trait Endpoint {
 
     fn is_many(&self) -> bool;
 
-    /// Returns the events of several peers since the last call.
+    /// Returns the events of the peers since the last call, for an endpoint that can have several.
     fn peer_events(&mut self) -> Vec<PeerEvent>;
 
-    /// Describes several peers for the progress line.
+    /// Describes the peers for the progress line, for an endpoint that can have several.
     fn peers(&mut self) -> String;
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum PeerEvent {
-    /// The peer has connected. `is_twin`: another connected writer has the same name.
+    /// A peer has connected. With `is_twin`, another connected writer has the same name.
     Connected { member: Arc<Member>, is_twin: bool },
     /// A reader has left, or was disconnected at the end, with the elements that it lacks.
     ReaderLeft(Lacking),

@@ -88,7 +88,7 @@ impl Read<'_> {
         self.args.wanted(self.pace.moved.elements, self.chunk)
     }
 
-    /// Writes elements to standard output directly from where they arrived, without a copy.
+    /// Writes elements to standard output directly from the buffer of the stream, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let mut out: File = self.context.terminal.binary_output()?;
         while self.wanted() > 0 {
@@ -111,7 +111,7 @@ impl Read<'_> {
         let mut batches = Batches::new(out, &self.args.buffer.data_type, self.reader.is_many())?;
         let moved = self.copy(|values, writer| batches.write(values, writer));
         match moved {
-            // The reader has closed the output.
+            // The output failed, so do not write its end.
             Err(Halt::Stop(stop)) => Err(Halt::Stop(stop)),
             moved => {
                 batches.finish()?;
@@ -134,14 +134,14 @@ impl Read<'_> {
         })
     }
 
-    /// Passes elements to `write`, with their writer if there are several.
+    /// Passes elements to `write`, with their writer if there can be several.
     fn copy(
         &mut self,
         mut write: impl FnMut(&[Value], Option<&str>) -> Result<(), CliError>,
     ) -> Result<(), Halt> {
         while self.wanted() > 0 {
-            // Nothing is waiting, so the reader of the output gets all of it now. With a journal,
-            // the next read confirms that the elements read before have reached their destination.
+            // Flush the output before waiting for elements. With a journal, flush it before every read,
+            // which confirms that the elements read before have reached their destination.
             if self.reader.available() == 0 || self.args.journal.is_some() {
                 self.context.terminal.flush()?;
             }
@@ -162,8 +162,8 @@ impl Read<'_> {
         self.pace.poll(&mut self.reader)
     }
 
-    /// Releases the reader. With a journal, leaves the stream to its next user unless it has ended.
-    /// Otherwise reports to the writer how much was read.
+    /// Releases the reader. With a journal, the stream is left to its next user unless it has ended.
+    /// Otherwise, closing the reader reports to the writer how much was read.
     fn go(
         mut reader: ReaderEndpoint,
         args: &EndArgs,
@@ -176,7 +176,7 @@ impl Read<'_> {
                 StreamError::Ended | StreamError::Aborted { .. }
             ))
         );
-        // Elements that could not be printed are delivered again to that user.
+        // Elements that could not be printed are not committed, so the next user gets them again.
         let is_printed = !matches!(moved, Err(Halt::Stop(_)));
         if args.journal.is_none() || is_at_end {
             reader.close().map_err(|error| problem(&error))?;

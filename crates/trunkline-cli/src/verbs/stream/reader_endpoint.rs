@@ -1,4 +1,4 @@
-//! The end that `stream read` reads from: with one writer, or with several.
+//! The endpoint of `stream read`: a reader with one writer or several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ pub(super) enum ReaderEndpoint {
 
 pub(super) struct Gathering {
     reader: FanInValueReader,
-    /// Number of writers that must have ended before the whole ends; 0: it never does.
+    /// Number of writers that must have ended before the stream ends; with 0, it never ends.
     least: usize,
     ended: usize,
-    /// Known writers, each with the number of its elements read.
+    /// Known writers, each with the number of elements read from it.
     known: BTreeMap<u64, (Arc<Member>, u64)>,
-    /// Events not collected yet: at most two of each writer.
+    /// Events not collected yet, at most two per writer.
     events: Vec<PeerEvent>,
     /// Exit code of the command if a writer was lost.
     failed: Option<Exit>,
 }
 
 pub(super) struct Elements {
-    /// The writer, if there are several.
+    /// The writer, if there can be several.
     pub(super) writer: Option<Arc<Member>>,
     pub(super) values: Vec<Value>,
 }
@@ -67,8 +67,8 @@ impl ReaderEndpoint {
         }
     }
 
-    /// Waits for one element, and takes further available ones, at most `most` in all, of one
-    /// writer.
+    /// Waits for an element, and also takes the available elements of the same writer, at most `most`
+    /// in total.
     pub(super) fn read_up_to(
         &mut self,
         most: usize,
@@ -91,7 +91,7 @@ impl ReaderEndpoint {
         }
     }
 
-    /// Returns the number of writers that have ended, for an end with several.
+    /// Returns the number of writers that have ended, for an endpoint with several.
     pub(super) fn ended(&self) -> Option<u64> {
         match self {
             Self::One(_) => None,
@@ -103,7 +103,7 @@ impl ReaderEndpoint {
     pub(super) fn commit(&mut self) -> Result<(), StreamError> {
         match self {
             Self::One(reader) => reader.commit(),
-            // It has no journal.
+            // A reader with several writers has no journal.
             Self::Many(_) => Ok(()),
         }
     }
@@ -177,7 +177,7 @@ impl Gathering {
                     self.ended += 1;
                     if let Some(error) = error_of(&end) {
                         let exit = problem(&error).exit;
-                        // Lost elements weigh more than any other end.
+                        // A loss takes precedence over any other failure.
                         if exit == Exit::Lost || self.failed.is_none() {
                             self.failed = Some(exit);
                         }

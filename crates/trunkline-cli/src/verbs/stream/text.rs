@@ -10,10 +10,10 @@ use crate::Problem;
 use crate::output::csv;
 use crate::output::values::ValueStyle;
 
-/// The column of elements without fields, and the key of an element next to its writer.
+/// The column of elements without fields, and the key of an element if its writer is named.
 const COLUMN: &str = "value";
 
-/// The column, or key, of the writer if there are several.
+/// The column or key of the writer, if there can be several.
 pub(super) const WRITER: &str = "writer";
 
 fn columns(data_type: &DataType) -> Vec<&str> {
@@ -23,7 +23,7 @@ fn columns(data_type: &DataType) -> Vec<&str> {
     }
 }
 
-/// Returns the line before all elements, if the form has one.
+/// Returns the header line, if the form has one.
 pub(super) fn header(form: ElementForm, data_type: &DataType, has_writer: bool) -> Option<String> {
     let writer = has_writer.then_some(WRITER);
     let columns = writer.into_iter().chain(columns(data_type));
@@ -54,7 +54,7 @@ pub(super) fn line(
     };
     let cells = cells.iter().map(String::as_str);
     let cells: Vec<&str> = writer.into_iter().chain(cells).collect();
-    // An empty row would be skipped.
+    // A parser would skip an empty row.
     match cells.as_slice() {
         [""] => "\"\"".to_owned(),
         cells => csv::line(cells),
@@ -66,14 +66,14 @@ pub(super) struct Lines<'a> {
     form: ElementForm,
     data_type: &'a DataType,
     rest: Vec<u8>,
-    /// Number of its bytes already scanned, and whether they end within quotes.
+    /// Number of bytes of `rest` that were already scanned, and whether they end within quotes.
     looked: (usize, bool),
     count: usize,
-    /// The columns as indices into the type, once the first row is known.
+    /// The field of each column, as an index into the type, once the first row is known.
     order: Option<Vec<usize>>,
 }
 
-/// Longest line: longer than any element as text.
+/// Maximum length of a line in bytes, longer than any element as text.
 const LINE_BYTES_MAX: usize = 1 << 30;
 
 impl<'a> Lines<'a> {
@@ -113,7 +113,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Ends the text: the rest is the last line.
+    /// Ends the text. The rest is its last line.
     pub(super) fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
         let rest = std::mem::take(&mut self.rest);
         self.take_line(&rest, out)
@@ -141,7 +141,7 @@ impl<'a> Lines<'a> {
     /// Returns the element of a row; `None` if the row names the columns.
     fn row(&mut self, text: &str) -> Result<Option<Value>, Problem> {
         let rows = csv::parse(text).map_err(|(_, what)| self.wrong(what))?;
-        // A row of only quotes is an element without any text.
+        // A row that consists only of quotes is an empty element.
         let cells = rows.into_iter().next().map(|row| row.cells);
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
         let columns = columns(self.data_type);

@@ -1,4 +1,4 @@
-//! Sizes and rates as people write them.
+//! Formats and parses sizes and rates.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(in crate::verbs) fn rate_text(bytes_per_second: f64) -> String {
 }
 
 pub(in crate::verbs) fn per_second(count: u64, elapsed: Duration) -> f64 {
-    // A clock that has not moved must not make the rate infinite.
+    // The rate must not be infinite if the clock has not advanced.
     count as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 

@@ -1,4 +1,4 @@
-//! `stream write`: copies standard input into a stream.
+//! `stream write`: copies standard input to a stream.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::writer_endpoint::WriterEndpoint;
 use super::{EndArgs, arrow, peers, problem};
 use crate::{CliError, Context, Exit, Problem, arguments};
 
-/// Longest time for which an interrupted command delivers what was written before.
+/// Maximum time for which an interrupted command delivers the elements already written.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -223,7 +223,7 @@ impl Write<'_> {
                 self.pace.moved.bytes += bytes as u64;
                 Ok(())
             }
-            // Together they exceed the buffer, or one of them does: the first half is tried alone.
+            // The elements, or one of them, exceed the buffer: write the halves separately.
             Err(Halt::Stream(StreamError::TooMany { .. } | StreamError::TooLong { .. }))
                 if values.len() > 1 =>
             {
@@ -235,7 +235,8 @@ impl Write<'_> {
         }
     }
 
-    /// Delivers what was written, unless the stream is over, and reports what was not delivered.
+    /// Delivers the elements already written, unless the stream has ended, and reports the elements
+    /// that were not delivered.
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
         if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
             let is_interrupted = matches!(halt, Halt::Interrupted);
@@ -258,9 +259,9 @@ impl Write<'_> {
         let properties = self.writer.properties();
         let report = match failure {
             Some(reason) => self.writer.abort(&reason),
-            // Given up: does not wait any longer.
+            // The user has given up, so do not wait any longer.
             None if self.is_given_up() => self.writer.close(Duration::ZERO),
-            // Otherwise everything was delivered, or its time has passed.
+            // Everything was delivered, or the time for it has passed.
             None => self.writer.close(SLICE * 10),
         };
         self.pace.tell_peer_events(&properties, &report.events)?;
@@ -299,8 +300,8 @@ impl Write<'_> {
         }
     }
 
-    /// Leaves the stream to the next user of this journal, which contains everything that was
-    /// written.
+    /// Leaves the stream to the next user of the journal, which contains every element that was
+    /// written but not delivered.
     fn leave(self, halted: Option<Halt>) -> Result<Exit, CliError> {
         let properties = self.writer.properties();
         drop(self.writer);
@@ -319,14 +320,14 @@ impl Write<'_> {
         }
     }
 
-    /// After Ctrl-C: delivers what was written, until it is pressed again.
+    /// Delivers the elements already written after Ctrl-C, until it is pressed again.
     fn deliver(&mut self) -> Result<(), CliError> {
         let since = self.pace.context.clock.now();
         let mut is_told = false;
         while !self.is_given_up() && self.pace.context.clock.now().since(since) < DELIVERED_WITHIN {
             match self.writer.flush(SLICE) {
                 Err(StreamError::Timeout { .. }) => {}
-                // Everything is delivered, or the stream is over, which its close reports.
+                // Everything is delivered, or the stream has ended, which closing it reports.
                 _ => return Ok(()),
             }
             if !is_told {
@@ -340,10 +341,10 @@ impl Write<'_> {
     }
 }
 
-/// Returns the reason for the reader if the command cannot write all of its input.
+/// Returns the reason to give to the reader if the command cannot write all of its input.
 fn reason(halt: &Halt) -> Option<String> {
     match halt {
-        // The user has ended the stream here.
+        // The user has ended the stream, so the reader gets no reason.
         Halt::Interrupted => None,
         Halt::Stream(error) => Some(error.to_string()),
         Halt::Stop(CliError::Problem(problem)) => Some(problem.sentence()),
@@ -351,7 +352,7 @@ fn reason(halt: &Halt) -> Option<String> {
     }
 }
 
-/// Returns true if what was written before can still be delivered.
+/// Returns true if the elements already written can still be delivered.
 fn goes_on(error: &StreamError) -> bool {
     matches!(
         error,

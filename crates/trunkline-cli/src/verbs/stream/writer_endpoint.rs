@@ -1,4 +1,4 @@
-//! The endpoint of `stream write`: a writer with one reader, or with several.
+//! The endpoint of `stream write`: a writer with one reader or several.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,15 +35,15 @@ struct Tally {
     lost: u64,
 }
 
-/// The report of a writer that was closed: the elements not delivered, and the last events of its
+/// The result of closing a writer: the elements that were not delivered, and the last events of its
 /// readers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CloseReport {
     pub(super) left: Left,
-    /// The reason why its journal still has the stream.
+    /// The reason why the journal does not contain the end of the stream, or was not emptied.
     pub(super) journal_error: Option<JournalError>,
-    /// With several readers: the number of readers so far, and the number of elements lost to them
-    /// because they were too slow.
+    /// With several readers, the number of readers that have connected, and the number of elements
+    /// that they lost because they were too slow.
     pub(super) readers: Option<(u64, u64)>,
     pub(super) events: Vec<PeerEvent>,
 }
@@ -115,7 +115,7 @@ impl WriterEndpoint {
         }
     }
 
-    /// Closes the endpoint at once, and tells its readers that the stream is incomplete, and why.
+    /// Closes the endpoint immediately, and tells its readers why the stream is incomplete.
     pub(super) fn abort(self, reason: &str) -> CloseReport {
         match self {
             Self::One(writer) => CloseReport::of_one(writer.abort_because(reason)),
@@ -178,8 +178,8 @@ impl FanOut {
 
     fn peer_events(&mut self) -> Vec<PeerEvent> {
         let mut events = Vec::new();
-        // Called before `readers`: a reader that leaves between the two calls is reported by the
-        // next `peer_events`.
+        // Call this before `readers`, so that a reader that leaves between the two calls is reported
+        // by the next `peer_events`.
         let departed = self.writer.departed();
         let present = self.writer.readers();
         let present = present.iter().map(|reader| &reader.member);
@@ -187,8 +187,8 @@ impl FanOut {
         for member in departed_members.chain(present) {
             if self.known.insert(member.number) {
                 self.tally.readers += 1;
-                // Readers may have the same name: all of them get the same elements, so nothing has
-                // to distinguish them.
+                // Readers may have the same name, because they need not be distinguished: all of them
+                // get the same elements.
                 events.push(PeerEvent::Connected {
                     member: member.clone(),
                     is_twin: false,
@@ -214,8 +214,8 @@ impl FanOut {
             mut tally,
         } = self;
         if known.is_empty() {
-            // The elements written since the last reader left, which no reader reports as missing.
-            // Those that it had not received were accounted for when it left.
+            // Count the elements written since the last reader left, because no reader reports them as
+            // missing. The elements that it had not received were counted when it left.
             tally.left.elements += kept.saturating_sub(unfetched);
         }
         for lacking in close(writer) {
@@ -234,7 +234,7 @@ impl FanOut {
 impl Tally {
     fn take(&mut self, lacking: &Lacking) {
         self.lost += lacking.lost;
-        // A reader that was destroyed by its own program does not want the rest.
+        // A reader that was destroyed by its own program does not need the rest.
         if !lacking.fault.as_ref().is_some_and(is_voluntary) {
             self.left.elements += lacking.left.elements;
             self.left.in_doubt += lacking.left.in_doubt;

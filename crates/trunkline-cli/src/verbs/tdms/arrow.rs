@@ -1,9 +1,9 @@
-//! Rows as Arrow batches: for Arrow IPC and Parquet.
+//! Rows as Arrow batches, for Arrow IPC and Parquet.
 //!
 //! A channel is a column of its own type, null after its end. Times beyond the range of 64-bit
-//! nanoseconds are null, extended floats become 64-bit ones, and a complex number is a struct of
-//! `re` and `im`. Properties are metadata: those of a channel at its column, those of the file and
-//! its groups at the schema.
+//! nanoseconds are null, extended floats become 64-bit floats, and a complex number is a struct of
+//! `re` and `im`. Properties of a channel become metadata of its column; properties of the file and
+//! its groups become metadata of the schema.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -99,7 +99,7 @@ fn complex_fields(of: ArrowType) -> Fields {
         .into()
 }
 
-/// Returns the type of the column; null for a type whose values cannot be read.
+/// Returns the Arrow type of a column, which is null for a type whose values cannot be read.
 fn arrow_type(data_type: TdmsType) -> ArrowType {
     array(&Values::new(data_type), 0, &[]).data_type().clone()
 }
@@ -125,7 +125,7 @@ fn times(axis: Axis, block: &Block) -> ArrayRef {
     }
 }
 
-/// Returns the cells of a column, with nulls for unreadable cells and up to the number of rows.
+/// Returns the cells of a column, with nulls for unreadable cells and after the end of the channel.
 fn array(values: &Values, rows: usize, unreadable: &[Range<usize>]) -> ArrayRef {
     match values {
         Values::I8(v) => numbers::<Int8Type>(v.iter().copied(), rows, unreadable),

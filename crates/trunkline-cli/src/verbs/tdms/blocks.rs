@@ -1,4 +1,4 @@
-//! Reads rows in blocks, so that memory is bounded whatever the length of the file.
+//! Reads rows in blocks, so that memory is bounded for a file of any length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,16 +14,17 @@ use crate::{CliError, Context, Exit, Problem, counted};
 const CELLS: u64 = 256 * 1024;
 /// Maximum number of rows in a block.
 const ROWS_MAX: u64 = 8 * 1024;
-/// Size of the text in a block, in bytes, unless one string has more.
+/// Maximum size of the text in a block in bytes, unless a single string is larger.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) first: u64,
     pub(super) rows: usize,
-    /// The cells of each column; fewer than the rows if a channel has ended.
+    /// The cells of each column. A channel that has ended has fewer cells than the block has rows.
     pub(super) columns: Vec<Values>,
-    /// Ranges of unreadable cells of each column, whose values are empty, or void if all are.
+    /// Ranges of unreadable cells in each column. Their values are empty, or void if all of them are
+    /// unreadable.
     pub(super) unreadable: Vec<Vec<Range<usize>>>,
 }
 
@@ -76,7 +77,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         if rows == 0 {
             return Ok(None);
         }
-        // The strings that fit determine the number of rows.
+        // The number of strings that fit limits the number of rows.
         let mut texts = Vec::new();
         let all = self.columns.iter().enumerate();
         for (number, column) in all.filter(|(_, column)| is_text(column)) {
@@ -124,7 +125,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         self.unreadable.values()
     }
 
-    /// Reads strings. Unreadable ones are empty, and listed by their ranges.
+    /// Reads strings. Unreadable strings are empty, and their ranges are returned.
     fn texts(
         &mut self,
         number: usize,
@@ -145,7 +146,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         Ok((texts, ranges))
     }
 
-    /// Reads cells of any other type. Damage in the file affects only the cells in it.
+    /// Reads cells of any other type. Damage in the file makes these cells unreadable; it is not an
+    /// error.
     fn read(
         &mut self,
         number: usize,
@@ -177,7 +179,7 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
     column.is_of_strings()
 }
 
-/// Reports the unreadable parts. Returns true if there were any.
+/// Reports the unreadable cells. Returns true if there are any.
 pub(super) fn say_unreadable<'u>(
     all: impl Iterator<Item = &'u Unreadable>,
     context: &Context,

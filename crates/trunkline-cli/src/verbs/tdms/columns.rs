@@ -26,9 +26,8 @@ pub(crate) fn name_of(path: &ObjectPath) -> String {
     }
 }
 
-/// Returns the names by which a channel can be selected: its own, and that of a recorded variable.
-/// The group of a variable has the name `boiler/level` unescaped, followed by the part of the
-/// variable.
+/// Returns the names by which a channel can be selected: its own, and the same without escapes. The
+/// group of a recorded variable is named after the variable, so the latter is `boiler/level/value`.
 pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
     let own = name_of(path);
     match path {
@@ -157,8 +156,7 @@ impl<'a, R: ReadAt> Column<'a, R> {
         self.data_type == TdmsType::String && matches!(self.how, Reading::Plain)
     }
 
-    /// Reads at most `count` cells from number `start` on, and at most `text_bytes` of text at a
-    /// time.
+    /// Reads at most `count` cells, starting with number `start`, and at most `text_bytes` of text.
     pub(super) fn read(
         &self,
         start: u64,
@@ -197,7 +195,7 @@ impl<'a, R: ReadAt> Column<'a, R> {
     }
 }
 
-/// Returns the columns of the selected channels; channels that never had a value have none.
+/// Returns the columns of the selected channels, except channels that never had a value.
 pub(super) fn columns<'a, R: ReadAt>(
     file: &'a TdmsFile<R>,
     args: &RowArgs,
@@ -275,7 +273,7 @@ fn reading<R: ReadAt>(
     }
 }
 
-/// Uses the names as the file has them, unless two columns would then have the same name.
+/// Uses the names of the file without escapes, unless two columns would then have the same name.
 fn name_plainly<R: ReadAt>(columns: &mut [Column<'_, R>]) {
     let plainly = |column: &Column<'_, R>| {
         let [own, recorded] = names_of(column.channel.path());
@@ -322,7 +320,7 @@ pub(super) fn cell_type(data_type: TdmsType) -> DataType {
     }
 }
 
-/// Returns the type of real and imaginary part.
+/// Returns the type of a complex number: an array of its real and imaginary parts.
 fn complex(element: ElementType) -> DataType {
     let shape = vec![Some(2)];
     DataType::Array(ArrayType { element, shape }.into())

@@ -1,4 +1,4 @@
-//! `tdms convert` and `tdms defrag`: write a file in another form, or rewrite it.
+//! `tdms convert` and `tdms defrag`: write a file in another format, or rewrite it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -26,10 +26,10 @@ use crate::arguments::Form;
 use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Approximate bytes of a Parquet file that are kept before they are written.
+/// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of columns in a Parquet file with dictionaries; with more columns, none has one.
+/// Maximum number of columns in a Parquet file with dictionaries. With more columns, none has one.
 const DICTIONARIES_MAX: usize = 1_000;
 
 enum Sink {
@@ -284,7 +284,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
     let mut out = BufWriter::new(out);
     let schema = batches.schema();
     Ok(match form {
-        // The file format repeats its beginning at the end, too late for the reader of a pipe.
+        // The file format has its footer at the end, which is too late for the reader of a pipe.
         OutForm::Arrow if is_stream => {
             let writer = StreamWriter::try_new(out, schema).map_err(of_arrow)?;
             Sink::ArrowStream(batches, Box::new(writer))
@@ -296,7 +296,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
         OutForm::Parquet => {
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
-                // A dictionary takes tens of kilobytes per column, whatever the content.
+                // A dictionary takes tens of kilobytes per column, regardless of its content.
                 .set_dictionary_enabled(schema.fields().len() <= DICTIONARIES_MAX)
                 .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned());
             let schema = schema.clone();
@@ -312,7 +312,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
     })
 }
 
-/// Rewrites the whole file, in its own version unless another is requested.
+/// Rewrites the whole file, in its own version of the format unless another is requested.
 fn anew(
     source: &Path,
     args: &OutArgs,
@@ -377,7 +377,7 @@ fn anew(
     Ok(Exit::ProblemsFound.when(is_damaged || is_less))
 }
 
-/// Removes the index file of an earlier file, which does not belong to the new one.
+/// Removes the index file of an earlier file, because it does not belong to the new one.
 fn drop_index(path: &Path) -> Result<(), Problem> {
     let Some(index) = index_of(path) else {
         return Ok(());

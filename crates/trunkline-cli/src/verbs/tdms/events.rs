@@ -1,4 +1,4 @@
-//! What `tdms` has done, on standard error so that it does not mix with the data.
+//! Results of `tdms`, on standard error so that they do not mix with the data.
 
 use std::fmt::{Display, Formatter, Result};
 use std::path::Path;

@@ -231,7 +231,7 @@ fn value_json(value: &PropertyValue) -> Json {
         PropertyValue::U16(n) => Json::from(*n),
         PropertyValue::U32(n) => Json::from(*n),
         PropertyValue::U64(n) => Json::from(*n),
-        // With the digits of its own type.
+        // With the digits of an `f32`, not those of the converted `f64`.
         PropertyValue::F32(n) => n.to_string().parse().map_or(float(f64::from(*n)), float),
         PropertyValue::F64(n) => float(*n),
         PropertyValue::Extended(n) => float(n.to_f64()),

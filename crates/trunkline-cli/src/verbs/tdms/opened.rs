@@ -1,4 +1,4 @@
-//! Opens a file of the command line, and describes its defects.
+//! Opens a file named on the command line, and describes its defects.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ const INDEX_TAG: [u8; 4] = *b"TDSh";
 const SAID_MAX: usize = 3;
 
 /// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
-/// opening some of them waits.
+/// opening some of them blocks.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     let there = fs::metadata(path)?;
     match there.is_file() {
@@ -51,8 +51,8 @@ pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, None)
 }
 
-/// Opens a file as far as the checksums beside it vouch for it, without its index file. Also
-/// returns the number of readable values that this leaves out.
+/// Opens a file as far as the checksums beside it confirm it, without its index file. Also returns
+/// the number of readable values that this leaves out.
 pub(super) fn open_summed(
     path: &Path,
     sums: &Path,
@@ -73,14 +73,14 @@ fn salvaging() -> Limits {
 
 fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
     let limits = salvaging();
-    // The index only saves time; an unreadable one is ignored.
+    // The index only saves time, so an unreadable one is ignored.
     let index = index.and_then(|index| source(index).ok());
     let opened = match index {
         Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
         None => TdmsFile::open_with(source(path)?, limits),
     };
     let opened = match opened {
-        // The checksums tell where segments begin, even if their lead-ins are damaged.
+        // The checksums show where segments begin, even if their lead-ins are damaged.
         Ok(file) if !file.report().is_sound() => match sums_of(path).map(|sums| source(&sums)) {
             Some(Ok(sums)) => TdmsFile::open_guided(source(path)?, &sums, limits),
             _ => Ok(file),
@@ -137,7 +137,7 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
         .collect()
 }
 
-/// Reports the defects of a file briefly to its reader. Returns true if there are any.
+/// Reports the defects of a file briefly. Returns true if there are any.
 pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, CliError> {
     if is_index(file) {
         let line = format!(

@@ -13,8 +13,7 @@ use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem};
 
-/// The destination of a file. It counts bytes, shows the progress, and fails once Ctrl-C was
-/// pressed.
+/// The destination of a file. It counts bytes, shows the progress, and fails after Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct Out {
     file: NewFile,
@@ -28,8 +27,8 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Returns a file that takes its place when it is finished; `-` is standard output. It must not
-    /// be the file `source`, from which the command reads.
+    /// Creates a file that appears at `path` when it is finished; `-` is standard output. It must not
+    /// be the file `source`, which the command reads.
     pub(crate) fn new(
         path: &Path,
         source: Option<&Path>,
@@ -55,7 +54,7 @@ impl Out {
         finished.map_err(|error| unwritten(path, &error))
     }
 
-    /// Returns a handle that can explain a failed write after the file is gone.
+    /// Returns a handle that can explain a failed write after the `Out` has been consumed.
     pub(crate) fn watch(&self) -> Watch {
         Watch {
             context: self.context.clone(),
@@ -63,7 +62,7 @@ impl Out {
         }
     }
 
-    /// Returns true if it is read by another process while it is written.
+    /// Returns true if another process may read it while it is written.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.file, NewFile::InPlace(_))
     }
@@ -89,7 +88,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Converts a failed write; after Ctrl-C it is an orderly end.
+    /// Converts the error of a failed write. After Ctrl-C, it is an orderly end.
     pub(crate) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
         self.context.terminal.end_progress();
         if self.context.interrupted.is_so() {
@@ -105,7 +104,7 @@ impl Watch {
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.context.interrupted.is_so() {
-            // Not `Interrupted`, after which the caller would write again.
+            // Not `ErrorKind::Interrupted`, after which the caller would retry the write.
             return Err(io::Error::other("Ctrl-C"));
         }
         let written = self.file.file_mut().write(bytes)?;
@@ -154,7 +153,7 @@ pub(crate) fn shown_out(path: &Path) -> String {
     }
 }
 
-/// Returns true if the path is standard output and that is a terminal.
+/// Returns true if the path is standard output, and standard output is a terminal.
 pub(crate) fn is_looked_at(path: &Path, context: &Context) -> bool {
     is_stdio(path) && context.terminal.out_is_tty
 }

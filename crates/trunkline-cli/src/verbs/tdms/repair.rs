@@ -1,4 +1,5 @@
-//! `tdms repair`: cuts off the incomplete end. In place, nothing before the cut is changed.
+//! `tdms repair`: cuts off the incomplete end of a file. A repair in place changes nothing before the
+//! cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         compared,
         values_left_out,
     } = open(args)?;
-    // In another file the eight bytes of a length may change, which keeps more values.
+    // In a copy, the eight bytes of a length may change, which keeps more values.
     let mode = match args.out {
         None => RepairMode::Cut,
         Some(_) => RepairMode::Close,
@@ -134,10 +135,10 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
 }
 
 struct Opened {
-    /// Opened as far as it is to be kept, or further.
+    /// Opened at least as far as it will be kept.
     file: TdmsFile<File>,
     compared: Option<Compared>,
-    /// Readable values that no checksum vouches for.
+    /// Number of readable values that are left out, because no checksum confirms them.
     values_left_out: u64,
 }
 
@@ -173,7 +174,7 @@ fn stay(compared: Option<&Compared>, length: u64) -> usize {
     })
 }
 
-/// Handles a file with a proper end. Its index file may still belong to another file.
+/// Handles a file with an intact end. Its index file may still belong to another file.
 fn nothing_to_cut(
     file: &TdmsFile<File>,
     compared: Option<&Compared>,
@@ -281,8 +282,8 @@ fn cut_name(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Saves the bytes to be cut off to a separate file, and syncs it. It saves nothing if they are
-/// only what a killed recorder leaves: the place of the next segment, and zeros.
+/// Saves the bytes that will be cut off to a separate file, and syncs it. Saves nothing if they are
+/// only the remains of a killed recorder: the lead-in of the next segment, and zeros.
 fn keep(
     path: &Path,
     file: &TdmsFile<File>,
@@ -361,7 +362,7 @@ impl Pieces<'_> {
     }
 }
 
-/// Copies the part to keep to another file. Returns the exit code if that did not succeed.
+/// Copies the part to keep to another file. Returns the exit code if interrupted.
 fn copy(
     file: &TdmsFile<File>,
     repair: &Repair,
@@ -393,7 +394,7 @@ fn copy(
     Ok(None)
 }
 
-/// Applies those of the bytes to overwrite that lie in a piece.
+/// Overwrites the bytes of the patch that lie in this piece.
 fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
     let Some((position, bytes)) = repair.patch else {
         return;

@@ -26,7 +26,7 @@ pub(super) struct Axis {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum When {
     Time(Timestamp),
-    /// Only a distance is known, in the unit of the axis.
+    /// The axis has no start time: only a distance is known, in the unit of the axis.
     Distance(f64),
 }
 
@@ -49,7 +49,7 @@ enum Bound {
 }
 
 impl Axis {
-    /// Returns the axis of these columns; `None` if one has none, or they differ.
+    /// Returns the axis of these columns, or `None` if a column has none or their axes differ.
     pub(super) fn of<R: ReadAt>(columns: &[Column<'_, R>]) -> Option<Self> {
         let mut all = columns.iter().map(|column| column.channel.waveform());
         let first = all.next().flatten()?;
@@ -85,7 +85,7 @@ impl Axis {
         match self.start {
             None => When::Distance(distance),
             Some(start) => {
-                // Whole seconds separately, so that nanoseconds are not lost in rounding.
+                // Add whole seconds separately, so that rounding does not lose nanoseconds.
                 let nanos = (distance.fract() * NANOS).round() as i64;
                 let whole = (distance.trunc() as i64).saturating_mul(NANOS as i64);
                 let time = Timestamp::from_nanos(start).saturating_add_nanos(whole);
@@ -106,7 +106,7 @@ impl Axis {
         };
         let row = seconds / self.increment;
         let near = row.round();
-        // A bound very near to a row means that row, despite the rounding of the division.
+        // A bound very close to a row means that row, despite the rounding of the division.
         let slack = (1e-9 * row.abs())
             .max(0.5 / NANOS / self.increment)
             .min(0.5);
@@ -144,7 +144,7 @@ enum End {
     To,
 }
 
-/// Returns the existing rows that are wanted, at most `count`, as the first and the one after the
+/// Returns the selected rows that exist, at most `count`, as the first row and the row after the
 /// last.
 pub(super) fn range<R: ReadAt>(
     file: &TdmsFile<R>,
@@ -196,7 +196,7 @@ fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Resu
     }
 }
 
-/// Reports that no row lies between the bounds, which an empty output does not show.
+/// Reports a selection without rows, because an empty output does not show the reason.
 pub(super) fn say_none<R: ReadAt>(
     args: &RowArgs,
     columns: &[Column<'_, R>],

@@ -1,5 +1,4 @@
-//! The checksums beside a file: compares the file with them, and finds the part that they vouch
-//! for.
+//! The checksums beside a file: compares the file with them, and finds the part that they confirm.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,7 +28,7 @@ pub(super) struct Compared {
     pub(super) segments: Vec<Option<u64>>,
 }
 
-/// Compares a file with the checksums beside it; `None` if there are none.
+/// Compares a file with the checksums beside it. Returns `None` if there are none.
 pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compared>, Problem> {
     let Some(sums_path) = sums_of(path) else {
         return Ok(None);
@@ -52,8 +51,8 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
     }))
 }
 
-/// Reports the segments that differ from the checksums beside the file. Returns true if there is
-/// one. This reads the whole file.
+/// Reports the segments that differ from the checksums beside the file. Returns true if there are
+/// any. This reads the whole file.
 pub(crate) fn say_sums(
     file: &TdmsFile<File>,
     path: &Path,
@@ -83,9 +82,9 @@ pub(crate) fn say_sums(
 }
 
 impl Compared {
-    /// Returns the length to cut the file to, so that its checksums vouch for all of it. Returns
-    /// `None` if there is nothing to cut, or if the cut would remove data that they vouch for: a
-    /// wrong segment in the middle stays, so that those after it do.
+    /// Returns the length to cut the file to, so that its checksums confirm all of it. Returns `None`
+    /// if there is nothing to cut, or if the cut would remove data that they confirm: a wrong segment
+    /// in the middle stays, because intact segments follow it.
     pub(super) fn cut(&self, unsummed: Unsummed, length: u64) -> Option<u64> {
         let check = &self.check;
         if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
@@ -96,7 +95,7 @@ impl Compared {
             Unsummed::Keep => check.first_wrong?,
         };
         let behind = check.findings.iter().filter(|one| one.position >= end);
-        // Checks if the part after the cut consists only of bytes that no checksum vouches for.
+        // Check that the part after the cut consists only of bytes that no checksum confirms.
         let bad: u64 = behind
             .map(|one| match one.fault {
                 Fault::WrongSum { bytes } => bytes,
@@ -112,7 +111,7 @@ impl Compared {
     }
 
     /// Removes the checksums of the part cut off the file, which now has `length` bytes. If it is
-    /// not clear which those are, they stay, and the next comparison reports it.
+    /// unclear which these are, they stay, and the next comparison reports them.
     pub(super) fn shorten(&self, length: u64) -> io::Result<()> {
         if self.check.state != SumsState::OfThisFile || self.check.good_to != length {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Rows as lines: for people, as JSON, as CSV.
+//! Rows as lines: for people, as JSON and as CSV.
 
 use serde_json::{Map, Value as Json};
 use trunkline_tdms::ReadAt;
@@ -47,7 +47,7 @@ pub(super) struct Lines {
     /// Format of times for people; programs get RFC 3339.
     times: Option<TimeColumn>,
     style: ValueStyle,
-    /// True if text in CSV is protected from being taken as a formula.
+    /// True if spreadsheets must not evaluate text in CSV as a formula.
     is_guarded: bool,
     widths: Vec<usize>,
 }
@@ -72,13 +72,13 @@ impl Lines {
         }
     }
 
-    /// Protects text cells of CSV: one that begins like a formula gets a `'` in front.
+    /// If `is_wanted`, puts a `'` before text cells of CSV that begin like a formula.
     pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
         self.is_guarded = is_wanted && self.form == Form::Csv;
         self
     }
 
-    /// Passes every line of a block to `out`; before the first block, the line of names.
+    /// Passes every line of a block to `out`. In a table, a header precedes the first block.
     pub(super) fn write<E>(
         &mut self,
         block: &Block,
@@ -111,7 +111,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Returns the line of names, if it does not come with the first block.
+    /// Returns the header line, if the first block does not include it.
     pub(super) fn header(&self) -> Option<String> {
         let cells = self.header_cells();
         match self.form {
@@ -125,7 +125,7 @@ impl Lines {
             Form::Csv => {
                 let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
                 match cells.as_slice() {
-                    // An empty row would be skipped.
+                    // A parser would skip an empty row.
                     [""] => "\"\"".to_owned(),
                     cells => csv::line(cells),
                 }
@@ -164,7 +164,7 @@ impl Lines {
         }
     }
 
-    /// Escapes text for people: nothing in it moves the cursor, or begins another column.
+    /// Escapes text for people, so that it cannot move the cursor or start another column.
     fn safe(&self, text: String) -> String {
         match self.form.is_for_people() {
             true => escaped(&text),
@@ -188,7 +188,7 @@ impl Lines {
         let (mut values, mut special) = (Map::new(), Map::new());
         for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
             let value = match block.cell(column, at) {
-                // After the end of the channel.
+                // The channel has ended, or the cell is unreadable.
                 None => continue,
                 Some(Value::String(text)) => Json::from(text.to_string()),
                 Some(value) => {

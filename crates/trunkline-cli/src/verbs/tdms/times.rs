@@ -1,4 +1,4 @@
-//! Rows by times in a separate channel, as in recordings of variables.
+//! Selects rows by the times in a separate channel, as in recordings of variables.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::Problem;
 
 const TIME: &str = "time";
 
-/// Properties of a group with the number of first rows that are older than the file.
+/// Properties of a group that give the number of initial rows that are older than the file.
 const FROM_BEFORE: [&str; 2] = ["initial_rows", "carried_rows"];
 
 const NANOS: f64 = 1e9;
@@ -21,7 +21,7 @@ const BLOCK: u64 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Times<'a, R> {
     channel: Channel<'a, R>,
-    /// Number of first rows that are older than the file.
+    /// Number of initial rows that are older than the file.
     from_before: u64,
 }
 
@@ -75,8 +75,8 @@ impl<'a, R: ReadAt> Times<'a, R> {
         })
     }
 
-    /// Returns the time `seconds` after the first row that is not older than the file. Without rows
-    /// it returns any time.
+    /// Returns the time `seconds` after the first row that is not older than the file. Without rows,
+    /// the time is arbitrary.
     pub(super) fn behind(&self, seconds: f64) -> Result<TdmsTime, Problem> {
         let first = self.from_before.min(self.channel.len().saturating_sub(1));
         let Some(time) = self.read(first, 1)?.first().copied() else {
@@ -100,7 +100,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         Ok(from.unwrap_or_else(|| self.channel.len()))
     }
 
-    /// Returns the row after the last one before `time`: times may go back where clocks did.
+    /// Returns the row after the last one before `time`. Times may decrease where a clock was set back.
     pub(super) fn behind_last_before(&self, time: TdmsTime) -> Result<u64, Problem> {
         let mut to = 0;
         self.each(|row, at| {

@@ -39,7 +39,7 @@ impl Record for Found {
 }
 
 impl Found {
-    /// Returns a finding for those that were not kept, if there are any.
+    /// Returns a finding about further findings that were not kept, if there are any.
     fn dropped(count: u64, which: &str) -> Option<Self> {
         (count > 0).then(|| Self {
             byte: None,
@@ -72,7 +72,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = match open_alone(&args.file) {
         Ok(file) => file,
-        // That nothing can be read is a result of the check.
+        // An unreadable file is a result of the check.
         Err(mut problem) if problem.code == "not-tdms" => {
             problem.exit = Exit::ProblemsFound;
             return Err(problem.into());
@@ -121,7 +121,7 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     for (finding, segment) in findings {
         let mut one = Found::from(finding);
         match (&finding.fault, segment) {
-            // These are not in the file itself.
+            // These faults are in the checksums, not in the file itself.
             (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
                 one.byte = None;
                 one.what = format!("{}: {}", escaped_path(&compared.path), finding.fault);

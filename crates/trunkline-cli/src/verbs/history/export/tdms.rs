@@ -1,4 +1,4 @@
-//! Variables as `record` writes them: a group with the channels time, value and quality.
+//! Writes variables as `record` does: a group with the channels time, value and quality for each.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use super::{Failed, left_out};
 use crate::verbs::tdms::place::Out;
 use crate::{Context, Problem};
 
-/// Bytes of updates that wait to become one segment.
+/// Approximate bytes of updates that are buffered for one segment.
 const WAITING_BYTES: usize = 8 << 20;
 
 pub(super) struct Recording {
     recording: VariableRecording<Shared>,
     out: Shared,
-    /// Variables with the number of their events; without an id if they are left out.
+    /// Variables with the number of their events. A variable that is left out has no id.
     variables: BTreeMap<String, (Option<VariableId>, u64)>,
 }
 
-/// The file, which the recording appends to.
+/// The file that the recording appends to.
 #[derive(Clone)]
 struct Shared(Rc<RefCell<Out>>);
 
@@ -91,7 +91,7 @@ impl Recording {
                     let taken = self.recording.take(id, &reading.sample, &reading.lost);
                     taken.map_err(failed)?;
                 }
-                // A gap before the next update.
+                // It becomes a gap before the next update.
                 HistoryItem::Event {
                     event: HistoryEvent::Lost(_),
                     ..

@@ -25,7 +25,7 @@ macro_rules! only {
     };
 }
 
-/// Returns an array of plain values; `$all` iterates over those of a variant.
+/// Returns an array of plain values; `$all` iterates over the values of a variant.
 macro_rules! plain {
     ($element:expr, $all:ident) => {
         match $element {
@@ -54,7 +54,7 @@ macro_rules! plain {
 /// Returns an array of values of this type.
 ///
 /// # Errors
-/// Arrow has no type for the same values.
+/// Arrow has no type that holds the same values.
 pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef, Problem> {
     macro_rules! all {
         ($variant:ident) => {

@@ -1,12 +1,12 @@
-//! Elements as Arrow IPC, the stream format: batches of columns that most data programs can read.
+//! Elements in the Arrow IPC streaming format: batches of columns that most data programs can read.
 //!
-//! A struct has a column per field, everything else the single column `value`. Only text, bytes,
-//! lists and times are converted, to the Arrow type that holds the same values; nothing may be
-//! null.
+//! A struct has a column per field; any other type has the single column `value`. In the input,
+//! numbers must have exactly the element's type, while text, bytes, lists and times may have any
+//! Arrow type that holds the same values. Nulls are refused.
 //!
 //! # Layout
-//! - [`Batches`]: elements to batches; `columns` builds an array of values.
-//! - [`Parser`]: batches to elements; `values` extracts the values of an array.
+//! - [`Batches`] converts elements to batches; `columns` builds an array of values.
+//! - [`Parser`] converts batches to elements; `values` extracts the values of an array.
 
 mod columns;
 mod values;
@@ -44,8 +44,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Begins batches for elements of this type, after a column with their writer if there are
-    /// several.
+    /// Begins batches for elements of this type. With `has_writer`, the first column names the writer
+    /// of each element.
     pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, CliError> {
         let writer = has_writer.then(|| Arc::new(Field::new(WRITER, ArrowType::Utf8, false)));
         let fields = fields(data_type)?;
@@ -59,7 +59,7 @@ impl Batches {
         })
     }
 
-    /// Writes a batch, of a single writer if there are several, and flushes it.
+    /// Writes a batch of elements, all from `writer` if it is given, and flushes it.
     pub(super) fn write(&mut self, values: &[Value], writer: Option<&str>) -> Result<(), CliError> {
         let writer = writer.map(|writer| {
             let names = std::iter::repeat_n(writer, values.len());
@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
             };
             let array: ArrayRef = match (self.data_type, batch.columns()) {
                 (DataType::Struct(_), _) => Arc::new(StructArray::from(batch)),
-                // Its name does not matter.
+                // The name of the column does not matter.
                 (_, [column]) => Arc::clone(column),
                 (_, columns) => {
                     let count = columns.len();
@@ -144,12 +144,12 @@ impl<'a> Parser<'a> {
 }
 
 thread_local! {
-    /// True while a panic of this thread is expected.
+    /// True while panics of this thread are caught and not reported.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the result, or `None` after a panic, which is not reported. The decoder slices its
-/// buffers by lengths in the input, and does not always check them before.
+/// Returns the result of `decode`, or `None` after a panic, which is not reported. The decoder slices
+/// its buffers by lengths from the input, and does not check all of them first.
 fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -161,7 +161,7 @@ fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
         }));
     });
     IS_GUARDED.set(true);
-    // After a panic the decoder is not used again: the input is refused.
+    // After a panic, the decoder is not used again, because the input is refused.
     let answer = panic::catch_unwind(AssertUnwindSafe(decode));
     IS_GUARDED.set(false);
     answer.ok()

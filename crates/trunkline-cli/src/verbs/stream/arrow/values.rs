@@ -54,7 +54,7 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
     })
 }
 
-/// Collects the items of an array of any of these kinds.
+/// Collects the items of an array that has one of these types.
 macro_rules! each {
     ($($array:expr),+) => {
         'all: {
@@ -91,7 +91,7 @@ fn blobs(array: &ArrayRef) -> Option<Vec<Value>> {
     Some(blobs.map(|bytes| Value::Bytes(bytes.into())).collect())
 }
 
-/// Reads times of any unit; a time zone affects only how they are shown.
+/// Reads times of any unit. A time zone only affects how they are shown.
 fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
     let ArrowType::Timestamp(unit, _) = array.data_type() else {
         return None;
@@ -166,7 +166,7 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
     if let Some(numbers) = numbers(array, element).filter(|_| array.null_count() == 0) {
         return Ok(numbers);
     }
-    // The other types are converted one by one, with errors for each.
+    // Other types, and arrays with nulls, are converted value by value, which reports errors.
     let found = values(array, &element.data_type())?.into_iter();
     macro_rules! only {
         ($variant:ident) => {

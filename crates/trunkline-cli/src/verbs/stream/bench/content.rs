@@ -8,7 +8,7 @@ pub(super) trait Content: Plain + PartialEq {
     fn at(index: u64) -> Self;
 }
 
-/// Folds the index, so that all its bits affect narrow types as well.
+/// Folds the index so that its higher bits affect narrow types as well.
 fn folded(index: u64) -> u64 {
     index ^ (index >> 8) ^ (index >> 16) ^ (index >> 24) ^ (index >> 32)
 }
@@ -33,12 +33,12 @@ content! {
     u32: index => index;
     i64: index => index;
     u64: index => index;
-    // As far as each number is representable exactly.
+    // Limited to the numbers that are represented exactly.
     f32: index => index & 0x00ff_ffff;
     f64: index => index & 0x001f_ffff_ffff_ffff;
 }
 
-/// Elements of an array or samples of a waveform whose length is free.
+/// Number of samples in a waveform.
 const LEN: usize = 16;
 
 pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
@@ -135,7 +135,7 @@ mod tests {
             assert_eq!(found, value_at(&data_type, 1), "{ty}");
             assert_ne!(found, value_at(&data_type, 2), "{ty}");
         }
-        // A lost sequence is detected in narrow types too.
+        // The loss of 256 or 65,536 consecutive elements is detected in narrow types too.
         assert_ne!(u8::at(0), u8::at(256));
         assert_ne!(u16::at(7), u16::at(7 + 65_536));
     }

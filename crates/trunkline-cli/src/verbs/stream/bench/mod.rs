@@ -39,10 +39,10 @@ pub(super) enum Over {
     Local,
 }
 
-/// Elements of fixed size that a buffer holds (NS-87).
+/// Capacity of a buffer for elements of fixed size (NS-87).
 const CAPACITY: u64 = 1_000_000;
 
-/// Elements of varying size that a buffer holds; far fewer are enough (NS-81).
+/// Capacity of a buffer for elements of varying size; far fewer are enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
 const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, or 100000 if elements \
@@ -50,10 +50,11 @@ const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, o
 const TYPE_HELP: &str =
     "Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'";
 
-/// Port of the engine that is started. It is only a name: the engine listens on a socket.
+/// Port of the engine that the command starts. It is only a name, because the engine listens on a
+/// socket.
 const ENGINE_PORT: u16 = 5850;
 
-/// An end that does not hear from the other for this long gives up.
+/// An endpoint gives up when its peer has been disconnected for this long.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// Measure the throughput and latency of a stream on this machine, and check its content
@@ -181,7 +182,7 @@ fn lost(plan: &Plan, got: &Got) -> u64 {
         .saturating_add(got.wrong)
 }
 
-/// Returns the bytes of an element; of the first one if they vary in size.
+/// Returns the size of an element in bytes, or of the first one if they vary in size.
 fn element_size(data_type: &DataType) -> usize {
     let encoded = || encoded_len(&value_at(data_type, 0)) + 4;
     element_bytes(data_type).unwrap_or_else(encoded)
@@ -201,7 +202,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     });
     let mut chunk = args.buffer.chunk(capacity)?;
     if fixed.is_none() {
-        // A quarter of what fits into the buffer, so that several chunks fit together.
+        // A quarter of the buffer, so that it holds several chunks.
         chunk = chunk.min((bytes_max / one / 4).max(1));
     }
     Ok(Plan {
@@ -216,7 +217,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
             timeout: Some(GONE_AFTER * 3),
             gone_after: Some(GONE_AFTER),
             directory_port: ENGINE_PORT,
-            // The other process finds it through the engine's socket.
+            // With an engine, the other process finds this endpoint through the engine's socket.
             tcp_only: args.over == Over::Tcp && sockets.is_none(),
             sockets,
             program: PROGRAM.to_owned(),
@@ -227,7 +228,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
 
 struct Meeting {
     base: String,
-    /// Keeps the names, if no port does.
+    /// The engine that manages the names, if the URL has no port.
     engine: Option<(Engine, Folder)>,
 }
 
@@ -267,7 +268,7 @@ impl Meeting {
     }
 }
 
-/// A folder of this process, removed with it.
+/// A folder of this process, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -281,7 +282,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Remains are in the folder for temporary files.
+        // If this fails, the remains are in a folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -310,7 +311,7 @@ struct Writer(Child);
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -368,7 +369,7 @@ fn sent_of(report: &str) -> Option<Sent> {
     })
 }
 
-/// Returns the time below which `percent` of the times are; the times are sorted.
+/// Returns a percentile of sorted times.
 fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     times
         .get(times.len().saturating_mul(percent) / 100)

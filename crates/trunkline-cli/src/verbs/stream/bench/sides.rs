@@ -1,4 +1,4 @@
-//! The two ends of a measurement, each in its own process or thread.
+//! The two endpoints of a measurement, each in its own process or thread.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Plan {
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sent {
-    /// Processor time of its process while it wrote.
+    /// Processor time of the writer's process while it wrote.
     pub(super) cpu: Duration,
     pub(super) left: u64,
 }
@@ -33,12 +33,12 @@ pub(super) struct Got {
     pub(super) elapsed: Duration,
     pub(super) cpu: Duration,
     pub(super) transport: &'static str,
-    /// Times from writing to reading, sorted.
+    /// Times from writing an element to reading it, sorted.
     pub(super) latencies: Vec<Duration>,
     pub(super) fault: Option<StreamError>,
 }
 
-/// Longest wait of a call: beyond it, something is broken.
+/// Timeout of a call. A longer wait means that something is broken.
 const WAIT: Option<Duration> = Some(Duration::from_secs(60));
 
 impl Plan {
@@ -53,7 +53,7 @@ impl Plan {
         }
     }
 
-    /// Returns the options for measuring times, which needs no large buffer.
+    /// Returns the options for measuring latency, which needs no large buffer.
     fn small(&self, options: Options) -> Options {
         Options {
             capacity: 64,
@@ -91,7 +91,7 @@ pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
     let mut writer = Writer::<u64>::create("bench/latency", options)?;
     for _ in 0..plan.samples {
         writer.write(&monotonic_nanos(), WAIT)?;
-        // Sends it at once; the next one follows when this one was read.
+        // This sends the element immediately, and waits until it was read.
         writer.flush(Until::Read, WAIT)?;
     }
     writer.close(WAIT);
@@ -133,7 +133,7 @@ fn write_plain<T: Content>(plan: &Plan) -> Result<Sent, StreamError> {
     }
     writer.flush(Until::Available, WAIT)?;
     let cpu = cpu_time().saturating_sub(cpu);
-    // The connection stays open until the reader has named its transport. `close` reports a failure.
+    // Keep the connection open until the reader has queried its transport. `close` reports a failure.
     let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
     Ok(Sent { cpu, left })
@@ -154,7 +154,7 @@ fn write_values(plan: &Plan) -> Result<Sent, StreamError> {
     }
     writer.flush(Until::Available, WAIT)?;
     let cpu = cpu_time().saturating_sub(cpu);
-    // The connection stays open until the reader has named its transport. `close` reports a failure.
+    // Keep the connection open until the reader has queried its transport. `close` reports a failure.
     let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
     Ok(Sent { cpu, left })
@@ -183,8 +183,8 @@ fn read_values(plan: &Plan) -> Result<Got, StreamError> {
     }))
 }
 
-/// Reads to the end. `take` reads up to a number of elements from an index on, and returns how many
-/// it read and how many of them were wrong.
+/// Reads to the end. `take` reads at most a number of elements, starting at an index, and returns how
+/// many it read and how many of them were wrong.
 fn read_all(
     plan: &Plan,
     transport: &'static str,
@@ -213,7 +213,7 @@ fn read_all(
     got
 }
 
-/// Returns the monotonic time, which is the same for every process of the machine.
+/// Returns the monotonic time, which is the same for every process on the machine.
 fn monotonic_nanos() -> u64 {
     u64::try_from(duration_of(ClockId::Monotonic).as_nanos()).unwrap_or(u64::MAX)
 }
