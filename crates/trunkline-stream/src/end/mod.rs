@@ -9,8 +9,8 @@
 //!          WriterLink -- heads, and bytes from the ring --> ReaderLink
 //! ```
 //!
-//! The program's end of the ring is not here: it is used without the link's lock. Pending work is
-//! found by looking at the ring, so the program only has to signal that it is time to look.
+//! The program's end of the ring is kept elsewhere, because it is used without the link's lock. The
+//! endpoint finds pending work by polling the ring, so the program only has to signal when to poll.
 
 mod asking;
 mod bell;
