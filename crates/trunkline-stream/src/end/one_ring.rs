@@ -7,11 +7,11 @@
 //!     | S_BELL: it is mapped -------------------> |  now its program may use it
 //! ```
 //!
-//! No data moves between two buffers that are one; how much each would hold is computed from the
-//! capacities ([`SharedFills`]). The connection stays open: for the end of the stream, for
-//! keep-alives, and for the bell that wakes a waiting program. The end of the connection shows that
-//! the other process is gone, at whatever instruction. The ring is anonymous memory, released with
-//! the last of the two processes.
+//! The two buffers are one, so no data moves between them; how much each would hold is computed
+//! from the capacities ([`SharedFills`]). The connection stays open to carry the end of the stream,
+//! keep-alives, and the bell that wakes a waiting program. When the connection ends, the other
+//! process is gone, whatever instruction it had reached. The ring is anonymous memory, released
+//! with the last of the two processes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

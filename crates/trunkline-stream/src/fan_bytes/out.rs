@@ -1,4 +1,4 @@
-//! A writer with several readers, in bytes: the common core of every kind.
+//! The byte-level core of every kind of writer with several readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +20,17 @@ use crate::handle::Environment;
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits, block};
 
-/// Attempts to make room before waiting for it: a reader that joins meanwhile keeps the current
-/// elements.
+/// Number of attempts to make room before waiting for it: a reader that joins meanwhile keeps the
+/// current elements.
 const ATTEMPTS: usize = 64;
 
-/// The common core of every kind of writer with several readers.
 pub(crate) struct FanOutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
     pub(crate) bells: Arc<Bells>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     pub(crate) policy: Policy,
-    /// Bytes written since the lanes last looked at the ring.
+    /// Bytes written since the lanes last polled the ring.
     pub(crate) unsent: u64,
     /// Length of the longest element known to fit all buffers.
     pub(crate) fits: usize,
