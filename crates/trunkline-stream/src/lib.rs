@@ -24,7 +24,7 @@
 //! - `handle`: a program's handle on its end; the source of time and randomness.
 //! - `end`: an end as its link drives it.
 //! - [`Element`]: the types that streams carry; [`Options`]; [`StreamError`].
-//! - [`journal`]: keeps a stream across the end of its programs.
+//! - [`journal`]: keeps a stream after its programs have ended.
 //! - `wait`: waiting as a thread or as a task.
 
 #![forbid(unsafe_code)]
