@@ -209,8 +209,8 @@ impl FanOutCore {
         place_behind(cursor, self.form, cursor.place(), from)
     }
 
-    /// Sends everything now, and waits until every current reader has it, as given by `until`, or
-    /// has lost it.
+    /// Sends everything now, and waits until it has reached the state `until` at every current
+    /// reader, or was lost there.
     pub(crate) async fn flush(
         &mut self,
         waits: &impl Waits,
@@ -272,7 +272,8 @@ impl FanOutCore {
         self.hub.lanes.departed.take()
     }
 
-    /// Ends the stream: waits until every reader has everything, and returns what each lacks.
+    /// Ends the stream: waits until every reader has everything, and reports the elements that each
+    /// lacks.
     pub(crate) async fn close(
         &mut self,
         waits: &impl Waits,
@@ -287,7 +288,7 @@ impl FanOutCore {
             });
         }
         self.wait_closed(waits, &lanes, timeout).await;
-        // The rest of a slow reader is given up, and the reader is notified.
+        // The remaining elements of a slow reader are discarded, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
         self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
@@ -308,7 +309,7 @@ impl FanOutCore {
                 end.link.abort(reason);
             });
         }
-        // Until each reader has reported its position, or its connection is gone.
+        // A lane is closed once its reader has reported its position, or its connection is gone.
         let soon = Some(Duration::from_secs(1));
         self.wait_closed(waits, lanes, soon).await;
     }

@@ -124,8 +124,8 @@ forward! {
 forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
-    /// Reads as many elements as `into` holds, or none, and returns their number. It is smaller
-    /// only at the end of the stream, or before elements that the writer has dropped.
+    /// Reads as many elements as `into` holds, or none, and returns their number. The number is
+    /// smaller only at the end of the stream, or before elements that the writer has dropped.
     #[inline]
     pub fn read_into(
         &mut self,

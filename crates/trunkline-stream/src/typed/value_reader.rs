@@ -14,9 +14,10 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reader of a stream of any Trunkline type, which is given at creation.
+/// A reader for elements of any Trunkline type, which is given at creation.
 ///
-/// In all other respects it is a [`Reader`](crate::Reader); its writer can be of either kind.
+/// In all other respects, it works like a [`Reader`](crate::Reader); its writer can be of either
+/// kind.
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
