@@ -327,7 +327,7 @@ fn a_reader_of_another_type_is_refused_and_the_others_are_not() {
     }
     writer.write(&1.5, LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), 1.5);
-    // It is the readers that dial.
+    // The readers dial, so the writer must not name a peer.
     let dials = FanOutOptions {
         options: naming("tl://localhost/reader", options(10)),
         ..FanOutOptions::default()
