@@ -109,7 +109,8 @@ pub enum StreamError {
         /// The reason why the last attempt failed, if this end is the one that dials.
         last: Option<Disconnect>,
     },
-    /// Not enough room, or not enough elements, in time. Nothing was written or read.
+    /// There was not enough room, or there were not enough elements, in time. Nothing was written
+    /// or read.
     #[error("timed out after {:.3} s: {what}; nothing was written or read", timeout.as_secs_f64())]
     Timeout {
         timeout: Duration,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
-/// A child's task: `write PORT FIRST`, `read PORT COUNT`.
+/// A child's task: `write SOCKETS PORT FIRST` or `read SOCKETS PORT COUNT`.
 const PART: &str = "TRUNKLINE_TEST_PART";
 
 fn free_port() -> u16 {

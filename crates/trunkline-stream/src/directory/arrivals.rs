@@ -31,7 +31,8 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
 /// `is_checked` turns checksums on or off; with `None` they are on only between machines.
 ///
 /// # Errors
-/// Returns the transport, and the answer with which to refuse it; empty if the link is closed.
+/// Returns the transport, and the answer with which to refuse it; the answer is empty if the link
+/// is closed.
 pub(crate) fn attach<S: EndpointRole + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     transport: Transport,

@@ -15,7 +15,7 @@ use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::own_address;
 
-/// The error of listing a directory. The message is written for users.
+/// An error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("{address} cannot be reached: {cause}")]

@@ -115,7 +115,7 @@ impl DirectoryHost {
             .collect()
     }
 
-    /// A new number for a connection, or for an endpoint of this process.
+    /// Returns a new number for a connection, or for an endpoint of this process.
     pub(crate) fn number(&self) -> u64 {
         self.lock().next()
     }

@@ -29,7 +29,7 @@ use super::host::DirectoryHost;
 const STREAM_HELLO_MAX: u32 = 64 << 10;
 /// Answers are generated only while fewer bytes than this wait to be sent.
 const OUTPUT_MAX: usize = 64 << 10;
-/// Frames handled before the other connections of the thread get their turn.
+/// Number of frames handled before the thread's other connections get their turn.
 const STEPS_MAX: usize = 64;
 
 /// A connection to a directory. [`is_first`](super::is_first) recognises its first frame.

@@ -16,7 +16,7 @@ pub(crate) struct Target {
     /// The peer's URL, in canonical form.
     pub(crate) url: String,
     pub(crate) incarnation: Incarnation,
-    /// The endpoint's program, shown to people.
+    /// The endpoint's program, for display.
     pub(crate) program: String,
 }
 

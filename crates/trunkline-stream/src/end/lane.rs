@@ -86,7 +86,7 @@ impl LaneEnd {
         }
     }
 
-    /// Called when the program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
         self.is_resting = false;
     }

@@ -1,4 +1,4 @@
-//! One end of a stream as a link drives it: its state machine, and the inner end of its ring.
+//! One end of a stream, driven by a link: its state machine, and the inner end of its ring.
 //!
 //! ```text
 //!            program                                     program
@@ -83,7 +83,7 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
     })
 }
 
-/// One end of a stream, as its link drives it.
+/// One end of a stream, driven by its link.
 pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
@@ -93,7 +93,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     asking: Option<Asking>,
     /// The end may dial: it must not be reachable before its name is registered.
     may_dial: bool,
-    /// Why an endpoint that connected before there was a peer does not fit.
+    /// Why an endpoint that connected before there was a peer is not a match.
     mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them have been sent.
     region: Option<(Place, u64)>,
@@ -162,7 +162,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Allows dialling, once the name is registered as far as possible.
+    /// Allows dialling; called after the attempt to register the name.
     pub(crate) fn start_dialling(&mut self) {
         self.may_dial = true;
     }

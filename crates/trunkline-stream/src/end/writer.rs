@@ -17,11 +17,11 @@ pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
-    /// The program was asked to announce its next write, and has not done so since.
+    /// The program was asked to announce its next write, and has not written since.
     is_resting: bool,
     /// The journal, if the end has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
-    /// The reason why its former journal was not emptied.
+    /// The reason why the end's former journal was not emptied.
     unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
@@ -44,7 +44,7 @@ impl WriterEnd {
         self.idle.as_ref().map(Idle::writing)
     }
 
-    /// Called when the program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(super) fn wake(&mut self) {
         self.is_resting = false;
     }
@@ -229,7 +229,7 @@ impl EndpointRole for WriterEnd {
 }
 
 impl StreamEndpoint<WriterEnd> {
-    /// Called when the program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
         self.inner.wake();
         self.is_told = false;

@@ -17,10 +17,10 @@ use super::{Durability, form_of, forward_to_log};
 /// The journal of a reader.
 ///
 /// ```text
-///   read <= durable <= arrived
+///   read <= arrived, durable <= arrived
 /// ```
 /// After a crash, the reader continues with the data that had arrived, from `read` on. `durable`
-/// may be smaller than `read`: data that was read is no longer needed.
+/// can be smaller than `read`, because data that was read is no longer needed.
 #[derive(Debug)]
 pub struct ReaderJournal {
     log: Log,

@@ -54,7 +54,8 @@ pub struct RecordHead {
     pub safe: u64,
 }
 
-/// The cursor file: the owner of the journal, and the part that is no longer needed.
+/// Contents of the cursor file: the owner of the journal, and the position before which data is no
+/// longer needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
     pub lineage: Lineage,
@@ -65,7 +66,7 @@ pub struct Cursor {
     pub url: String,
     /// The segment in use when the cursor was written; 0 before there is one.
     pub seq: u64,
-    /// For a writer: the reader has everything before this position durably. For a reader:
+    /// For a writer: everything before this position is durable at the reader. For a reader:
     /// everything before it was read.
     pub position: u64,
     /// Elements before `position`.

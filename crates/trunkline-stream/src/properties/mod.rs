@@ -21,7 +21,7 @@ pub(crate) use self::report::Reporter;
 pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
-    /// Elements in this end's buffer, and elements that it has written or read.
+    /// Number of elements in this end's buffer, and number of elements that it has written or read.
     fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
     /// The same for a ring shared by both ends, after this many elements written and read.

@@ -15,7 +15,7 @@ pub(crate) struct Reporter {
     stalled_since: Option<Tick>,
 }
 
-/// Rates over a shorter time are meaningless; in milliseconds.
+/// Shortest time over which a rate is meaningful, in milliseconds.
 const RATE_MILLIS_MIN: u128 = 200;
 
 impl Reporter {

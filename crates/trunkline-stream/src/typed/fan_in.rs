@@ -14,8 +14,8 @@ use crate::wait::{Blocking, Task, Waits, block};
 
 /// The reader of streams of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary ones that name this end as their peer. Each has its own buffer here, so
-/// none can block another. A read returns a run of elements of one writer, in the order in which
+/// The writers are ordinary writers that name this end as their peer. Each has its own buffer here,
+/// so none can block another. A read returns a run of elements of one writer, in the order in which
 /// they were written, and writers take turns. Elements of different writers are not ordered.
 ///
 /// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for

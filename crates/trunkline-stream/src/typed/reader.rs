@@ -104,8 +104,8 @@ forward! {
     /// Creates the reader `url` and waits until it is connected to its writer (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
+    /// [`StreamError`] names the cause: the URL, the name, memory, a peer of another type or
+    /// direction, or no peer in time.
     create(url: &str, options: Options), [T: Element] Reader<T>
 }
 

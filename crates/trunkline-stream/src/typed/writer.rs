@@ -118,8 +118,8 @@ forward! {
     /// Creates the writer `url` and waits until it is connected to its reader (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
+    /// [`StreamError`] names the cause: the URL, the name, memory, a peer of another type or
+    /// direction, or no peer in time.
     create(url: &str, options: Options), [T: Element] Writer<T>
 }
 

@@ -538,8 +538,8 @@ fn data_held_by_neither_end_is_reported_as_lost() {
     );
 }
 
-/// A byte altered in transit ends the connection, in each of many connections; nothing is lost, and
-/// nothing is read that was not written.
+/// On each of many connections, one byte is altered in transit, which ends that connection; nothing
+/// is lost, and nothing is read that was not written.
 ///
 /// Behaviour: NS-60, NS-66, NS-68.
 #[test]

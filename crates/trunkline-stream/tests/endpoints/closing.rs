@@ -411,8 +411,7 @@ fn without_a_connection_only_elements_in_transit_are_in_doubt() {
     }
 }
 
-/// The name of an end that closed while its peer was disconnected is released, and so is its
-/// pending work.
+/// If an end closes while its peer is disconnected, its name and its pending work are released.
 ///
 /// Behaviour: NS-40, NS-66.
 #[test]

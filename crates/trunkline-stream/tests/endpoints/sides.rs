@@ -124,7 +124,7 @@ fn flush_of_a_reader_is_refused() {
     }
 }
 
-/// Writing, sending and reading run at the same time, each as far as the next one permits.
+/// Writing, sending and reading run at the same time, each as far as the next step permits.
 ///
 /// Behaviour: NS-80.
 #[test]

@@ -20,7 +20,7 @@ fn fills(writer: &Writer<f64>, reader: &Reader<f64>, [of_writer, of_reader]: [u6
     assert_eq!(reader.available_for_reading(), of_reader);
 }
 
-/// Counts the elements in S_DATA frames, which have no checksum here.
+/// Reports the number of elements in each S_DATA frame; the frames have no checksum here.
 fn count_sent(proxy: &Proxy) -> std::sync::mpsc::Receiver<u64> {
     let (sender, receiver) = std::sync::mpsc::channel();
     proxy.hook(move |_, frame| {

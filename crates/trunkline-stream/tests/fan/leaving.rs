@@ -53,7 +53,7 @@ fn absent_reader_stops_blocking_after_its_limit() {
         let fault = lacking.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
         assert!(is_gone, "{lacking:?}");
-        // It did not get elements that were written before the writer gave it up.
+        // The reader lacks elements that were written before the writer gave it up.
         assert!(lacking.left.elements > 0 || lacking.lost > 0, "{lacking:?}");
         // Reported once.
         assert!(writer.departed().is_empty());

@@ -70,7 +70,7 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
     let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
     writer.write_many(&elements(0..5), LONG).unwrap();
     until_filled(&slow, 5);
-    // No more fits, and 4 of the next elements are kept.
+    // No more elements fit, and 4 of the next ones are kept.
     writer.write_many(&elements(5..50), LONG).unwrap();
     until_filled(&fast, 50);
     until("the quota", || of(&writer, &slow).waiting == 4);

@@ -33,7 +33,7 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     pub of_writer: bool,
-    /// The call to its disk that the crash interrupts, after this number of bytes were written.
+    /// The call to its disk that the crash interrupts, after `bytes` bytes were written.
     pub call: u64,
     pub bytes: u64,
     pub crash: Crash,

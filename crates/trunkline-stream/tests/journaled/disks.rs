@@ -119,7 +119,7 @@ fn close_reports_a_journal_that_was_not_emptied() {
         assert_eq!(monitors[side].properties().journal, told[side]);
         mend(&pair, side);
     }
-    // Both ends continue with only the end of the stream; after that, another stream begins.
+    // Both ends continue at the end of the stream; after that, another stream begins.
     let (writer, mut reader) = pair.both::<u64>();
     assert_eq!(writer.properties().total, 2);
     assert_eq!(writer.close(CUT_OFF), Closed::default());

@@ -125,7 +125,7 @@ impl ReaderCore {
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
-    /// Elements before the next gap.
+    /// Number of elements before the next gap.
     #[inline]
     fn before_lost(&self) -> u64 {
         match &self.lost_at {
@@ -350,7 +350,7 @@ impl ReaderCore {
         bytes
     }
 
-    /// Elements that the writer is known to have dropped.
+    /// Number of elements that the writer is known to have dropped.
     pub(crate) fn lost_total(&self) -> u64 {
         self.link.with(|end, _, _| end.link.lost())
     }
@@ -365,7 +365,7 @@ impl ReaderCore {
         self.gave_back();
     }
 
-    /// Makes sure that the writer learns that room was returned to the ring.
+    /// Makes sure that the writer learns that the ring has room again.
     #[inline(always)]
     fn gave_back(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {

@@ -12,14 +12,14 @@ use crate::wait::Waits;
 /// Default time for which closing a writer waits for the reader to receive everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reason given to the reader when its writer is closed before it has received everything.
+/// Reason given to the reader if its writer is closed before the reader has received everything.
 pub(crate) const NOT_TAKEN_IN_TIME: &str =
     "it was closed, and the reader did not take the remaining elements in time";
 
-/// Reason given to the reader when its writer is aborted and the program states none.
+/// Reason given to the reader if its writer is aborted without a reason.
 pub(crate) const ABORTED: &str = "its program aborted it";
 
-/// Reason given to the reader when the writer's program panics.
+/// Reason given to the reader if the writer's program panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
 /// The result of closing or destroying a writer.

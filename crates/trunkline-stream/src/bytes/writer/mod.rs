@@ -43,7 +43,7 @@ pub struct WriterCore {
     is_shared: bool,
     /// Total number of elements written when the other end was last woken. Cleared when the other
     /// end has read them: until then it may have gone back to sleep to wait for more elements, and
-    /// says so only later.
+    /// may announce this only later.
     woken_at: Option<u64>,
     wait_policy: WaitPolicy,
     /// Locked during a write, if the ring's memory may be released.

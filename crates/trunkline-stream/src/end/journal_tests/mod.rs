@@ -1,4 +1,4 @@
-//! Both ends with journals on disks that crash at every call, verified by the checker of the
+//! Both ends with journals on disks that crash at every call, verified by the model of the
 //! journals' own tests.
 
 #[path = "../../../tests/journal/model.rs"]
