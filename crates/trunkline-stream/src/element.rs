@@ -28,7 +28,7 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
     #[doc(hidden)]
     fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError>;
 
-    /// Checks that one call may read these elements: arrays must be of equal lengths (NS-35).
+    /// Checks that one call may read these elements: arrays must have equal lengths (NS-35).
     #[doc(hidden)]
     fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
         let _ = elements;
@@ -41,9 +41,9 @@ pub trait Plain: Element + Pod {}
 
 mod sealed {
     /// Restricts elements to the types in this module. The methods move a single element of a
-    /// [`Plain`](super::Plain) type for the cost of a copy.
+    /// [`Plain`](super::Plain) type at the cost of one copy.
     pub trait Sealed: Sized {
-        /// The element's bytes; `None` if its layout in the buffer is another.
+        /// The element's bytes; `None` if its layout in the buffer is different.
         fn plain_bytes(&self) -> Option<&[u8]> {
             None
         }
@@ -82,7 +82,7 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// The size of every element.
+/// The size that all elements have, in bytes.
 pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, StreamError> {
     match form {
         ElementForm::Fixed(size) => Ok(size as usize),
@@ -105,7 +105,7 @@ pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
 }
 
 /// # Errors
-/// Arrays among them are not of equal lengths (NS-35).
+/// The arrays among them differ in shape (NS-35).
 pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
     let mut arrays = values.iter().filter_map(|value| match value {
         Value::Array(array) => Some(array),
@@ -139,7 +139,7 @@ fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
     out[at..at + LENGTH_BYTES].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Splits `bytes` into elements; without their lengths if they vary in size.
+/// Splits `bytes` into elements, without the length prefixes of elements that vary in size.
 pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -243,7 +243,7 @@ fn vector_of(element: ElementType) -> DataType {
     DataType::Array(Arc::new(ArrayType { element, shape }))
 }
 
-/// Arrays of numbers of any length.
+/// Arrays of numbers, of any length.
 macro_rules! vectors {
     ($($rust:ty => $element:ident),* $(,)?) => {$(
         impl sealed::Sealed for Vec<$rust> {}

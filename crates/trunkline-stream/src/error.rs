@@ -109,11 +109,12 @@ pub enum StreamError {
         /// The reason why the last attempt failed, if this end is the one that dials.
         last: Option<Disconnect>,
     },
-    /// Not enough room, or not enough elements, in time. Nothing was written or read.
+    /// There was not enough room, or there were not enough elements, in time. Nothing was written
+    /// or read.
     #[error("timed out after {:.3} s: {what}; nothing was written or read", timeout.as_secs_f64())]
     Timeout {
         timeout: Duration,
-        /// The condition that was waited for.
+        /// The condition that was not met.
         what: &'static str,
     },
     /// The call needs more elements at once than the buffer can hold.
@@ -180,7 +181,7 @@ pub enum StreamError {
         "what arrived is not an element of the agreed type ({0}); the other program is at fault"
     )]
     Element(#[from] DecodeError),
-    /// The endpoint's driver has ended.
+    /// The endpoint is closed, or has ended its stream.
     #[error("this end of the stream is closed")]
     Closed,
 }

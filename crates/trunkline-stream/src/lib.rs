@@ -18,13 +18,13 @@
 //! - `typed`: [`Writer`], [`Reader`], [`ValueWriter`], [`ValueReader`], and one writer with many
 //!   readers or many writers with one reader, [`FanOutWriter`] and [`FanInReader`].
 //! - `rendezvous`: brings two ends together.
-//! - `fan_bytes`, `bytes`: the cores of these ends, without a type.
+//! - `fan_bytes`, `bytes`: the untyped cores of these ends.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
 //! - `properties`: the state of an endpoint, and the status that it reports to the directory.
 //! - `handle`: a program's handle on its end; the source of time and randomness.
-//! - `end`: an end as its link drives it.
+//! - `end`: one end of a stream, driven by its link.
 //! - [`Element`]: the types that streams carry; [`Options`]; [`StreamError`].
-//! - [`journal`]: keeps a stream across the end of its programs.
+//! - [`journal`]: keeps a stream after its programs have ended.
 //! - `wait`: waiting as a thread or as a task.
 
 #![forbid(unsafe_code)]

@@ -17,7 +17,7 @@ pub const BYTES_MAX_DEFAULT: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The peer's URL. An endpoint that names its peer opens the connection, and reopens it after
-    /// each cut. Only one of the two has to name the other.
+    /// each loss. Only one of the two has to name the other.
     pub peer: Option<String>,
     /// Capacity of the buffer in elements; at least 1.
     pub capacity: usize,
@@ -34,7 +34,7 @@ pub struct Options {
     /// Lets another peer of the same name take the place of one that is gone. If elements vary in
     /// size, a succeeding reader needs a buffer of at least as many bytes.
     pub takes_successor: bool,
-    /// Adds a checksum to the data, besides the transport's own; `None`: only between machines.
+    /// Adds a checksum to the data, in addition to the transport's; `None`: only between machines.
     pub is_checked: Option<bool>,
     /// A journal, with which the stream survives the end of the program.
     pub journal: Option<JournalOptions>,
@@ -49,10 +49,10 @@ pub struct Options {
     pub tcp_only: bool,
     /// Lets two ends on one machine share one ring, in memory that both processes have mapped.
     pub shared_memory: bool,
-    /// For an endpoint with its own port: lets other machines connect, although nothing is
+    /// For an endpoint with its own port: lets other machines connect, although connections are not
     /// protected.
     pub insecure: bool,
-    /// Name and release of the program, shown to people at the other end.
+    /// Name and release of the program, shown at the other end.
     pub program: String,
 }
 

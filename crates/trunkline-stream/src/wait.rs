@@ -18,7 +18,7 @@ pub(crate) trait Waits {
     ) -> Option<R>;
 }
 
-/// The calling thread waits, and meanwhile drives the connection.
+/// The calling thread waits, and drives the connection meanwhile.
 pub(crate) struct Blocking;
 
 /// The calling task waits; the endpoint's own thread drives the connection.

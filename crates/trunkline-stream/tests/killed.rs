@@ -1,6 +1,6 @@
-//! Programs with journals are killed, repeatedly, and the reader has every element once.
+//! Programs with journals are killed repeatedly, and the reader gets every element once.
 //!
-//! The programs are this very test, started again in another role.
+//! The programs are this test binary, started again in other roles.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 /// A child's arguments: its role, the ports, the folder, the durability of its journal.
 const TOLD: &str = "TRUNKLINE_KILLED";
 
-/// The file that ends it.
+/// The file that stops the writer.
 const ENOUGH: &str = "enough";
 
 /// A child prints this after each run.
@@ -52,7 +52,7 @@ fn say_run() {
     println!("{RUN}");
 }
 
-/// Writes numbers from 0 on, until a file exists that stops it.
+/// Writes numbers from 0 on, until the file [`ENOUGH`] exists.
 fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     let to = Options {
         peer: Some(url("reader", port)),
@@ -129,7 +129,7 @@ fn one_of_the_programs() {
     }
 }
 
-/// A program that runs.
+/// A running program.
 struct Program {
     child: Child,
     runs: Receiver<()>,
@@ -156,7 +156,7 @@ impl Program {
         Self { child, runs }
     }
 
-    /// Waits for this number of runs. False: it has ended before.
+    /// Waits for this number of runs. Returns false if the program has ended before.
     fn wait_for_runs(&self, count: u64) -> bool {
         (0..count).all(|_| self.runs.recv().is_ok())
     }
@@ -199,7 +199,7 @@ fn kill_both(durability: Durability) {
             (true, true) => (random >> 20) as usize & 1,
             (is_left, _) => usize::from(!is_left),
         };
-        // At once, or after some runs; and anywhere in the next one.
+        // The kill comes at once or after some runs, at an arbitrary point of the next run.
         assert!(programs[side].wait_for_runs(random % 12), "it has ended");
         for _ in 0..random >> 48 {
             std::hint::spin_loop();
@@ -231,7 +231,7 @@ fn kill_both(durability: Durability) {
 }
 
 impl Program {
-    /// Kills it, and starts it again.
+    /// Kills the program, and starts it again.
     fn start_again(before: &mut Self, told: &str) -> Self {
         before.child.kill().unwrap();
         before.child.wait().unwrap();

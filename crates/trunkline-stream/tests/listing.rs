@@ -22,7 +22,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// More endpoints than a page holds, after one port.
+/// There are more endpoints behind one port than a page holds.
 #[test]
 fn all_endpoints_are_listed_page_by_page() {
     let port = free_port();

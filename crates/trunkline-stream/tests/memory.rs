@@ -11,7 +11,7 @@ use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// One test at a time.
+/// Keeps the other tests from running.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -22,7 +22,7 @@ fn held() -> u64 {
     let mut bytes = 0;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
         let path = entry.unwrap().path();
-        // A descriptor may be gone by now.
+        // The descriptor may be closed by now.
         let name = std::fs::read_link(&path).unwrap_or_default();
         if name.to_string_lossy().contains("memfd:trunkline-stream")
             && let Ok(file) = std::fs::metadata(&path)
@@ -60,7 +60,7 @@ fn fill(writer: &mut Writer<String>, text: &str) -> usize {
     }
 }
 
-/// Header pages and rounding.
+/// Allowance for header pages and rounding, in bytes.
 const SLACK: u64 = 64 << 10;
 
 /// Behaviour: NS-20, NS-21, NS-22, NS-23, NS-24, NS-25.
@@ -90,7 +90,7 @@ fn buffer_memory_is_allocated_as_documented() {
     drop((reader, writer));
     assert_eq!(held(), 0, "destroyed");
 
-    // Elements that vary: nothing at creation.
+    // Elements that vary in size: nothing is allocated at creation.
     let varying = Options {
         capacity: 1000,
         bytes_max: 1 << 20,
@@ -100,19 +100,19 @@ fn buffer_memory_is_allocated_as_documented() {
     let (mut writer, mut reader) = pair::<String>(&varying, &varying);
     let at_creation = held();
     assert!(at_creation < SLACK, "{at_creation}");
-    // It grows while the buffers fill for the first time.
+    // The memory grows while the buffers fill for the first time.
     let text = "x".repeat(995);
     let count = fill(&mut writer, &text);
     assert_eq!(count, 2000, "both are full");
     let filled = held();
     assert!((2_000_000..(2 << 20) + SLACK).contains(&filled), "{filled}");
-    // It is kept after the elements were read.
+    // The memory is kept after the elements were read.
     for _ in 0..count {
         assert_eq!(reader.read(LONG).unwrap(), text);
     }
     writer.flush(Until::Read, LONG).unwrap();
     assert!(held() >= filled, "{} {filled}", held());
-    // It does not grow when they are filled again, unless elements are larger.
+    // The memory does not grow when the buffers are filled again, unless elements are larger.
     for _ in 0..3 {
         let count = fill(&mut writer, &text);
         (0..count).for_each(|_| assert_eq!(reader.read(LONG).unwrap(), text));
@@ -136,7 +136,7 @@ fn buffer_memory_is_allocated_as_documented() {
     assert_eq!(held(), 0, "destroyed");
 }
 
-/// Waits until at most this many bytes are allocated; only time has to pass.
+/// Waits until at most this number of bytes is allocated; only time has to pass.
 fn until_held(most: u64) {
     let looks = 60_000;
     let is_so = (0..looks).any(|_| {
@@ -146,7 +146,7 @@ fn until_held(most: u64) {
     assert!(is_so, "{} are held, not {most}", held());
 }
 
-/// Fills both buffers, reads everything, and returns how much memory the full buffers took.
+/// Fills both buffers, reads everything, and returns the memory of the full buffers, in bytes.
 fn burst(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
     let text = "y".repeat(995);
     let count = fill(writer, &text);

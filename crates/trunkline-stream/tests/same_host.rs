@@ -1,5 +1,5 @@
-//! Two processes of one machine that use one ring: what happens to each when the other is killed,
-//! and when it writes nonsense into the ring.
+//! Two processes on one machine that use one ring: each continues when the other is killed, or
+//! writes invalid data into the ring.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
-/// A child's task: `write PORT FIRST`, `read PORT COUNT`.
+/// A child's task: `write SOCKETS PORT FIRST` or `read SOCKETS PORT COUNT`.
 const PART: &str = "TRUNKLINE_TEST_PART";
 
 fn free_port() -> u16 {
@@ -23,7 +23,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// A folder of this test alone for Unix sockets.
+/// A folder for the Unix sockets of this test alone.
 fn sockets() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("trunkline-test-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -33,7 +33,7 @@ fn sockets() -> PathBuf {
 fn options(sockets: &str) -> Options {
     Options {
         capacity: 64,
-        // For variable-size elements: two of the longest here.
+        // For variable-size elements: room for two of the longest ones here.
         bytes_max: 1 << 17,
         timeout: CUT_OFF,
         sockets: Some(sockets.into()),
@@ -46,7 +46,7 @@ fn url(port: u16) -> String {
     format!("tl://localhost:{port}/here")
 }
 
-/// The other process: this test again.
+/// Starts this test binary as the other process.
 fn child(part: &str) -> Child {
     let own = std::env::current_exe().unwrap();
     Command::new(own)
@@ -57,7 +57,7 @@ fn child(part: &str) -> Child {
         .unwrap()
 }
 
-/// Not a test: what [`child`] starts.
+/// Not a test, but the process that [`child`] starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn other_process() {
@@ -87,7 +87,7 @@ fn other_process() {
         for _ in 0..number {
             reader.read(None).unwrap();
         }
-        // Until it is killed, it reads no more.
+        // It reads no more, until it is killed.
         loop {
             thread::park();
         }
@@ -104,7 +104,7 @@ fn killed_writer_leaves_its_elements_to_a_successor() {
     let mut reader = Reader::<u64>::create(&url(port), options(folder)).unwrap();
     assert_eq!(reader.properties().transport, Some("shared memory"));
     for round in 1..=10 {
-        // Until it has written for a while, at an arbitrary point.
+        // Waits until the writer has written for a while; the kill comes at an arbitrary point.
         let mut next = reader.read(CUT_OFF).unwrap();
         for _ in 0..round * 37 {
             next += 1;
@@ -114,7 +114,7 @@ fn killed_writer_leaves_its_elements_to_a_successor() {
         writing.wait().unwrap();
         let first = 1_000_000 * round;
         writing = child(&format!("write {folder} {port} {first}"));
-        // Whole elements, in order, up to the first of the next one.
+        // Whole elements, in order, up to the first element of the next writer.
         loop {
             let element = reader.read(CUT_OFF).unwrap();
             if element == first {
@@ -145,7 +145,7 @@ fn unread_elements_of_a_killed_reader_go_to_the_next_one() {
     }
     reading.kill().unwrap();
     reading.wait().unwrap();
-    // 64 and 64 fit; it had read 10.
+    // Each buffer holds 64 elements, and the reader had read 10.
     for element in 100..138 {
         writer.write(&element, CUT_OFF).unwrap();
     }
@@ -196,7 +196,7 @@ fn pair<T: Element>(name: &str) -> (Writer<T>, Reader<T>, Vec<File>) {
     assert_eq!(reader.properties().transport, Some("shared memory"));
     let files = rings();
     let files = files.into_iter().filter(|path| !before.contains(path));
-    // Another test of this process may have made one too; nonsense in its memory would be its own.
+    // Another test of this process may have created a ring too, which must not be altered.
     let files = files.filter_map(|path| {
         let write = File::options().read(true).write(true).open(&path).ok()?;
         let is_own = !T::data_type().is_numeric() || write.metadata().ok()?.len() == 4096 + 4096;
@@ -216,7 +216,7 @@ fn rings() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Bad input: a local peer that writes nonsense into its shared-memory indices.
+/// Bad input: a local peer that writes invalid positions into the shared memory.
 #[test]
 fn corrupt_ring_is_reported_and_harmless() {
     // In a separate process, so that it corrupts no rings of other tests.
@@ -229,7 +229,7 @@ fn corrupt_ring_is_reported_and_harmless() {
     assert!(status.success());
 }
 
-/// Not a test: what [`corrupt_ring_is_reported_and_harmless`] starts.
+/// Not a test, but the process that [`corrupt_ring_is_reported_and_harmless`] starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn spoilt_rings() {
@@ -247,7 +247,7 @@ fn spoilt_rings() {
             for file in &files {
                 file.write_all_at(&[byte; 8], offset).unwrap();
             }
-            // Whatever they make of it: an answer or an error, and in time.
+            // Each call returns a result or an error, in time.
             let soon = Some(Duration::from_millis(1));
             for element in 50..200 {
                 if writer.write(&element, soon).is_err() {
@@ -279,7 +279,7 @@ fn elements_altered_by_the_writer_are_checked_when_used() {
     assert!(status.success());
 }
 
-/// Not a test: what [`elements_altered_by_the_writer_are_checked_when_used`]
+/// Not a test, but the process that [`elements_altered_by_the_writer_are_checked_when_used`]
 /// starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
@@ -307,14 +307,15 @@ fn lengths_beyond_what_is_there() {
 }
 
 fn text_that_changes_while_it_is_read() {
-    /// With its length, a divisor of every ring's size: elements are at multiples of it.
+    /// Size of an element with its length prefix; it divides the size of every ring, so elements
+    /// begin at multiples of it.
     const BYTES: usize = 65536;
     let (mut writer, mut reader, files) = pair::<String>("text");
     let text = "a".repeat(BYTES - 7);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // The last byte of each text becomes one that no text ends with, and text again.
+            // The last byte of each text becomes invalid, then valid again.
             while !is_over.load(Ordering::Relaxed) {
                 for (file, byte) in files.iter().flat_map(|file| [(file, 0xff), (file, b'a')]) {
                     let len = file.metadata().unwrap().len();
@@ -328,7 +329,7 @@ fn text_that_changes_while_it_is_read() {
             writer.write(&text, CUT_OFF).unwrap();
             let read = loop {
                 match reader.read(CUT_OFF) {
-                    // Refused as long as it is none.
+                    // Refused while it is not valid text.
                     Err(StreamError::Element(_)) => {}
                     other => break other,
                 }

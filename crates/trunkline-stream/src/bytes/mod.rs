@@ -1,4 +1,4 @@
-//! The two ends in bytes: the common cores of every kind of writer and of reader.
+//! The byte-level cores of every kind of writer and reader.
 
 mod reader;
 mod writer;
@@ -22,13 +22,12 @@ pub(crate) struct ConnectedEnd<S: EndpointRole + 'static> {
     pub(crate) link: EndpointHandle<S>,
     pub(crate) registration: Option<Registration>,
     pub(crate) form: ElementForm,
-    /// For waits on a ring that another process also uses.
+    /// How long to spin when waiting on a ring shared with another process.
     pub(crate) spin: Spin,
 }
 
 impl<S: EndpointRole + 'static> ConnectedEnd<S> {
-    /// The memory for the program's end of the ring: the shared one if there is one, otherwise
-    /// `own`.
+    /// The memory for the program's end of the ring: the shared memory, or `own` if none is shared.
     pub(crate) fn memory_of_program(&self, own: &Arc<StreamMemory>) -> ElementMemory {
         self.link.with(|end, _, _| match end.inner.shared() {
             Some(shared) => shared.memory.element_memory(),

@@ -13,7 +13,7 @@ pub(crate) trait Arrivals: Send + Sync {
     /// Takes a connected socket, and the bytes read from it, which begin with S_HELLO.
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
 
-    /// The same in a simulated world, for the transport with this number.
+    /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.
     #[cfg(feature = "sim")]
     fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
         let _ = (transport, bytes);
@@ -28,10 +28,11 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
 }
 
 /// Connects `link` to the peer that arrived over `transport`, and from which `bytes` were read.
-/// `is_checked`: checksums on or off; `None`: only between machines.
+/// `is_checked` turns checksums on or off; with `None` they are on only between machines.
 ///
 /// # Errors
-/// The transport, and the answer to refuse it with; empty if the link is closed.
+/// Returns the transport, and the answer with which to refuse it; the answer is empty if the link
+/// is closed.
 pub(crate) fn attach<S: EndpointRole + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     transport: Transport,

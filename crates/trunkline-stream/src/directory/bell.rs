@@ -14,7 +14,7 @@ pub(crate) enum Bell {
 }
 
 impl Bell {
-    /// Requests output from the session soon.
+    /// Asks the session to produce output soon.
     pub(super) fn notify(&self) {
         match self {
             Self::Net(notifier) => notifier.notify(),

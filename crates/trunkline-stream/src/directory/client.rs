@@ -15,7 +15,7 @@ use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::own_address;
 
-/// The error of listing a directory. The message is written for users.
+/// An error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("{address} cannot be reached: {cause}")]
@@ -50,11 +50,11 @@ const LISTED_MAX: usize = 100_000;
 
 /// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
 /// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
-/// TCP. `only`: lists that endpoint alone, if it exists. Blocks the calling thread for at most
-/// `timeout`, and waits for an address of the host for a third of it.
+/// TCP. `only` lists that endpoint alone, if it exists. Blocks the calling thread for at most
+/// `timeout`; each address of the host has at most a third of it to accept the connection.
 ///
 /// # Errors
-/// The directory cannot be reached, does not answer in time, or does not understand.
+/// The directory cannot be reached, does not answer in time, or refuses the request.
 pub fn list(
     host: &str,
     port: u16,

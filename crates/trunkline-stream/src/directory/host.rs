@@ -16,16 +16,16 @@ use super::{Arrivals, Bell};
 use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
-/// Transports on their way to endpoints at a time; each takes only a moment.
+/// Maximum number of transports being handed over at the same time; each takes only a moment.
 const ON_THE_WAY_MAX: usize = 1024;
 
-/// Replaces a ticket that could not be drawn.
+/// Placeholder for a ticket that could not be generated.
 const NO_TICKET: Ticket = [0; 16];
 
 /// A directory, shared by the connections to it.
 pub struct DirectoryHost {
     environment: Environment,
-    /// Draws a ticket. Tests replace it with one that fails.
+    /// Generates a ticket. Tests replace it with a function that fails.
     pub(super) random: fn(&Environment) -> io::Result<Ticket>,
     state: Mutex<State>,
 }
@@ -40,9 +40,9 @@ impl Default for DirectoryHost {
 struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
-    /// Lookups that wait, with the answer once there is one.
+    /// Waiting lookups, each with its answer once there is one.
     asked: BTreeMap<u64, (Bell, Option<Result<TicketGrant, Fault>>)>,
-    /// Transports on their way to an endpoint, by number.
+    /// Transports being handed over to endpoints, by number.
     on_the_way: BTreeMap<u64, OnTheWay>,
     last: u64,
 }
@@ -71,9 +71,9 @@ enum StatusSource {
 const PAGE: usize = 64;
 
 enum Way {
-    /// It belongs to this process.
+    /// The endpoint belongs to this process.
     Here(Arc<dyn Arrivals>),
-    /// Over the connection by which it registered.
+    /// The endpoint is reached over the connection on which it registered.
     Session(Bell),
 }
 
@@ -115,7 +115,7 @@ impl DirectoryHost {
             .collect()
     }
 
-    /// A new number for a connection, or for an endpoint of this process.
+    /// Returns a new number for a connection, or for an endpoint of this process.
     pub(crate) fn number(&self) -> u64 {
         self.lock().next()
     }
@@ -188,8 +188,8 @@ impl DirectoryHost {
         Ok(())
     }
 
-    /// Looks up an endpoint. `None`: it does not exist yet; [`answer`](Self::answer) returns the
-    /// answer once `notifier` has been notified.
+    /// Looks up an endpoint. Returns `None` if it does not exist yet: `notifier` is notified when
+    /// [`answer`](Self::answer) has the answer.
     pub(super) fn look_up(
         &self,
         number: u64,
@@ -223,7 +223,7 @@ impl DirectoryHost {
         !self.lock().asked.is_empty()
     }
 
-    /// The answer to a lookup that waited, once.
+    /// Takes the answer to a lookup that had to wait.
     pub(super) fn answer(&self, number: u64) -> Option<Result<TicketGrant, Fault>> {
         let mut state = self.lock();
         let answer = state.asked.get_mut(&number)?.1.take()?;
@@ -246,7 +246,7 @@ impl DirectoryHost {
             ticket: *ticket,
             bytes,
         };
-        // The oldest entry belongs to a transport that was given up.
+        // The oldest entry belongs to a transport that was abandoned.
         if state.on_the_way.len() >= ON_THE_WAY_MAX {
             state.on_the_way.pop_first();
         }
@@ -270,7 +270,7 @@ impl DirectoryHost {
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
-        // A text that is not a URL matches nothing in `only`, and starts from the beginning in
+        // Text that is not a URL matches nothing as `only`, and starts from the beginning as
         // `after`.
         let is_one = !query.only.is_empty();
         let one = only.as_ref().and_then(|only| directory.owned_name(only));
@@ -297,7 +297,7 @@ impl DirectoryHost {
         page.has_more = names.next().is_some();
         drop(names);
         drop(state);
-        // The locks of endpoints are not taken under this one.
+        // No endpoint's lock may be taken under this one.
         for (at, number, arrivals) in asked {
             if let Some(found) = arrivals.properties() {
                 self.ask(number, &found, &mut page.endpoints[at]);
@@ -328,8 +328,8 @@ impl DirectoryHost {
         self.lock().directory.renew(self.environment.now(), number)
     }
 
-    /// Hands a transport over to its endpoint, under the number that its session has returned. For
-    /// [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
+    /// Hands a transport over to its endpoint. `number` is the one that the transport's session
+    /// returned. For [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
     pub fn hand_over(&self, number: u64, socket: OwnedFd) {
         let mut state = self.lock();
         let Some(OnTheWay {
@@ -387,8 +387,8 @@ impl DirectoryHost {
         state.asked.remove(&number);
     }
 
-    /// Draws a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
-    /// [takes back](State::take_back).
+    /// Generates a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
+    /// must [revoke](State::take_back).
     fn ticket(&self, fault: &mut Option<Fault>) -> Ticket {
         (self.random)(&self.environment).unwrap_or_else(|cause| {
             let sentence = format!(
@@ -406,8 +406,7 @@ impl DirectoryHost {
 }
 
 impl State {
-    /// Takes back what was given instead of a ticket if there was a `fault`, before anybody can
-    /// present it.
+    /// If there was a `fault`, revokes the placeholder ticket before anyone can present it.
     fn take_back(&mut self, now: Tick, fault: Option<&Fault>) {
         if fault.is_some() {
             // Redeeming a ticket uses it up.

@@ -1,9 +1,9 @@
-//! The directory of a machine's endpoints, or of those behind one port: it maps names to endpoints,
-//! and brings peers to the endpoints they look up.
+//! The directory of a machine's endpoints, or of those behind one port. It maps names to endpoints,
+//! and hands connecting peers over to the endpoints that they look up.
 //!
 //! ```text
 //!   endpoint A                 directory                     endpoint B's process
-//!     |                            | <---- S_REGISTER (B) -------- |   (or B is of this process)
+//!     |                            | <---- S_REGISTER (B) -------- |   (or B is in this process)
 //!     | ---- S_LOOKUP (B) -------> |                               |
 //!     | <--- S_TICKET ------------ |                               |
 //!     | ---- S_HELLO, ticket ----> |                               |
@@ -11,8 +11,8 @@
 //!     | <================= the stream's own connection ==========> |
 //! ```
 //!
-//! Each engine has a directory for its machine; an endpoint whose URL has a port has one for that
-//! port.
+//! Each engine has the directory of its machine; an endpoint whose URL names a port has one for
+//! that port.
 
 mod arrivals;
 mod bell;

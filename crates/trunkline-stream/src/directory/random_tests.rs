@@ -58,7 +58,7 @@ fn ask(at: SocketAddr, url: &StreamUrl) -> TcpStream {
     stream
 }
 
-/// The answer, which must be a refusal.
+/// Reads the answer, which must be a refusal.
 fn refusal(stream: &mut TcpStream) -> Refused {
     loop {
         let mut header = [0; HEADER_BYTES];
@@ -77,8 +77,8 @@ fn refusal(stream: &mut TcpStream) -> Refused {
     }
 }
 
-/// A lookup of an endpoint that exists and one that waits are both refused. No ticket that could be
-/// guessed is accepted.
+/// A lookup of an existing endpoint and a waiting lookup are both refused, and a ticket that could
+/// be guessed is not accepted.
 #[test]
 fn a_lookup_is_refused_when_no_ticket_can_be_drawn() {
     let mut host = DirectoryHost::new(DirectoryLimits::default());

@@ -17,8 +17,8 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::wait::Waits;
 
-/// Time during which a taken name is requested again. The engine notices that the previous endpoint
-/// has gone when it reads the end of its connection, possibly after this request.
+/// How long to keep requesting a name that is taken. The engine learns that the previous endpoint
+/// is gone only when it reads the end of that endpoint's connection, possibly after this request.
 const NAME_GRACE: Duration = Duration::from_millis(500);
 
 /// Keeps an endpoint's name registered.
@@ -96,7 +96,7 @@ pub(crate) async fn register(
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
     let name = waits.wait(&registry, until, |end, now| match end.name() {
         Name::Asking => None,
-        // The registry asks again by itself.
+        // The registry retries on its own.
         Name::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
         name => Some(name.clone()),
     });

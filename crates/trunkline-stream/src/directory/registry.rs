@@ -188,8 +188,8 @@ impl Endpoint for RegistryEnd {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        // A refusal is reported to the caller that creates the endpoint. A name that was held
-        // before is requested again.
+        // Dials again even after a refusal: the caller that creates the endpoint has seen the
+        // refusal, and a name that was held before is requested again.
         Some(self.dial_at)
     }
 }

@@ -29,7 +29,7 @@ use super::host::DirectoryHost;
 const STREAM_HELLO_MAX: u32 = 64 << 10;
 /// Answers are generated only while fewer bytes than this wait to be sent.
 const OUTPUT_MAX: usize = 64 << 10;
-/// Frames handled before the other connections of the thread get their turn.
+/// Number of frames handled before the thread's other connections get their turn.
 const STEPS_MAX: usize = 64;
 
 /// A connection to a directory. [`is_first`](super::is_first) recognises its first frame.
@@ -48,7 +48,7 @@ pub struct DirectorySession {
     /// The input holds frames that were left for the next call.
     has_backlog: bool,
     output: Vec<u8>,
-    /// Number of bytes of `output` already given to the transport.
+    /// Number of bytes of `output` already passed to the transport.
     sent: usize,
     liveness: Liveness,
     /// Deadline for the first request.
@@ -57,13 +57,13 @@ pub struct DirectorySession {
     /// Endpoints can register names over this connection.
     gives_names: bool,
     closing: Option<Disconnect>,
-    /// Set once the transport is to be handed over to an endpoint; the number to do so.
+    /// The number under which to hand the transport over to an endpoint, once this is due.
     handover: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It has not sent a request yet.
+    /// No request has arrived yet.
     New,
     Owner,
     Asker,
@@ -242,7 +242,7 @@ impl DirectorySession {
         })
     }
 
-    /// Handles frames of the input, as many as one turn and the room for output allow.
+    /// Handles as many frames of the input as one turn and the room for output allow.
     fn run(&mut self, now: Tick) {
         let mut input = std::mem::take(&mut self.input);
         let (mut at, mut steps) = (0, 0);
@@ -280,17 +280,17 @@ impl DirectorySession {
         self.unsent() < OUTPUT_MAX
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes waiting to be sent.
     pub fn unsent(&self) -> usize {
         self.output.len().saturating_sub(self.sent)
     }
 
-    /// Bytes of input that are not handled yet.
+    /// Bytes of input not handled yet.
     pub fn buffered_bytes(&self) -> usize {
         self.input.len()
     }
 
-    /// True if this session ignores further input.
+    /// Returns true if this session ignores further input.
     fn is_over(&self) -> bool {
         self.handover.is_some() || self.closing.is_some()
     }

@@ -16,7 +16,7 @@ pub(crate) struct Target {
     /// The peer's URL, in canonical form.
     pub(crate) url: String,
     pub(crate) incarnation: Incarnation,
-    /// The endpoint's program, shown to people.
+    /// The endpoint's program, for display.
     pub(crate) program: String,
 }
 
@@ -55,7 +55,7 @@ impl Asking {
         }
     }
 
-    /// Takes frames off `bytes`, up to the answer.
+    /// Consumes frames from `bytes`, up to and including the answer.
     pub(super) fn handle_input(&mut self, now: Tick, bytes: &mut &[u8]) -> Heard {
         self.liveness.handle_received(now);
         loop {
@@ -68,7 +68,7 @@ impl Asking {
                     self.closing = Some(cause.unwrap_or_else(Into::into));
                     return Heard::Nothing;
                 }
-                // It may have been the answer; waiting for another one would never end.
+                // It may have been the answer; a wait for another one might never end.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
                     let sentence = "what a directory has said was altered on the way".to_owned();
                     self.closing = Some(Disconnect::Malformed { sentence });
@@ -186,7 +186,7 @@ mod tests {
             let mut sut = asking();
             let heard = sut.handle_input(Tick::ZERO, &mut altered.as_slice());
             assert!(matches!(heard, Heard::Nothing), "bit {bit}");
-            // The directory stays alive, as its keep-alives show.
+            // Keep-alives show that the directory is alive.
             for second in 1..=10 {
                 let now = Tick::ZERO.saturating_add(Duration::from_secs(second));
                 sut.liveness.handle_received(now);

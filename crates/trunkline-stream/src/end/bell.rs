@@ -1,4 +1,4 @@
-//! The wake-up for a program that waits for any of several connections.
+//! Wakes a program that waits on any of several connections.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use crate::wait::Waits;
 /// A link without a connection, used only to wait on.
 pub(crate) type Bells = Link<BellEnd>;
 
-/// The end of that link; does nothing.
+/// The end of that link, which does nothing.
 pub(crate) struct BellEnd;
 
 /// Rung by each connection after a change.
@@ -21,7 +21,7 @@ pub(crate) struct BellEnd;
 /// waits.
 pub(crate) struct Bell {
     waiting: AtomicUsize,
-    /// Number of rings while there were waiters.
+    /// Number of times the bell was rung while there were waiters.
     rung: AtomicU64,
     link: Weak<Bells>,
 }
@@ -52,7 +52,7 @@ impl Bell {
         }
     }
 
-    /// Begins a wait; later changes ring.
+    /// Begins a wait: changes from here on ring the bell.
     pub(crate) fn watch(self: &Arc<Self>) -> Watch {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -69,8 +69,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Waits until the bell is rung, counting from the last call or the start of the watch. Returns
-    /// false once the time is over, even if the bell was rung.
+    /// Waits until the bell has been rung since the last call or the start of the watch. Returns
+    /// false once `until` has passed, even if the bell was rung.
     pub(crate) async fn rung(
         &mut self,
         waits: &impl Waits,

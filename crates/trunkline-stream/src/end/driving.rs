@@ -1,4 +1,4 @@
-//! The interface of an end to its link.
+//! The interface between an end and its link.
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -37,7 +37,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                 }
             }
         }
-        // The peer's acknowledgements refer to data in the shared ring, so look at it first.
+        // The peer's acknowledgements refer to data in the shared ring, so poll the ring first.
         self.poll_ring();
         self.take_in(now, rest);
     }
@@ -88,7 +88,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn poll_timeout(&self) -> Option<Tick> {
         if let Some(asking) = &self.asking {
-            // The wait for a peer that was connected before continues.
+            // The wait for a peer that was connected before continues during the lookup.
             let asking = Some(asking.poll_timeout());
             return asking.into_iter().chain(self.link.poll_timeout()).min();
         }

@@ -3,8 +3,8 @@
 //! Only the free part of a ring is released: the part that its producer has not written yet. A
 //! reader's inner end is that producer, and is used under the link's lock. A writer's producer is
 //! its program, which does not take that lock. A program that writes elements of varying size
-//! therefore holds the [`Writing`] lock meanwhile, and the idle check does nothing if that lock is
-//! taken.
+//! therefore holds the [`Writing`] lock while it writes, and the idle check does nothing if that
+//! lock is taken.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Idle {
             memory,
             writing: Arc::default(),
             seen: (0, 0),
-            // No memory was touched yet.
+            // No memory has been touched yet.
             is_given_back: true,
         }
     }
@@ -50,7 +50,7 @@ impl Idle {
 
     /// Releases the free part of the ring if its positions have not changed since the last call.
     /// `place` returns the positions written and read; all data of the ring lies between them.
-    /// `shared`: this ring is used instead.
+    /// `shared` is the memory of the ring used instead, if there is one.
     pub(super) fn check(
         &mut self,
         shared: Option<&Arc<StreamMemory>>,

@@ -5,12 +5,13 @@
 //!                        | push
 //!                        v
 //!            [ ring          ]
-//!               ^    ^     ^ cursors: what the slowest has is free
+//!               ^    ^     ^ cursors: the space behind the slowest is free
 //!               |    |     |
 //!             lane  lane  lane  -- each with a WriterLink and a connection of its own
 //! ```
 //!
-//! A lane's positions begin at 0 where its reader joined, and do not count elements lost to it.
+//! A lane's positions begin at 0 where its reader joined, and do not count the elements that it
+//! lost.
 
 use std::sync::Arc;
 
@@ -26,20 +27,20 @@ pub(crate) struct LaneEnd {
     /// `None` once the reader has left.
     cursor: Option<ElementCursor>,
     form: ElementForm,
-    /// The place in the ring where its reader joined.
+    /// The place in the ring where the lane's reader joined.
     start: RingStart,
     /// Ring position minus lane position, valid from the first byte still kept.
     ahead: u64,
-    /// Elements that may wait for a reader that takes none; `None`: as many as fit.
+    /// Maximum number of elements kept for a reader that takes none; `None`: as many as fit.
     quota: Option<u64>,
-    /// Elements written when no more could be sent.
+    /// Number of elements that had been written when no more could be sent.
     late: u64,
     sending: Option<Sending>,
     is_resting: bool,
     /// Set when the stream is over.
     left: Option<Left>,
     bell: Arc<Bell>,
-    /// The state at the last ring of the bell.
+    /// The state when the bell was last rung.
     told: ([u64; 3], u64, u64, bool),
     /// Always `None`: several readers read the ring.
     shared: Option<SharedRing>,
@@ -85,7 +86,7 @@ impl LaneEnd {
         }
     }
 
-    /// The program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
         self.is_resting = false;
     }
@@ -285,12 +286,12 @@ impl EndpointRole for LaneEnd {
         link.free(self);
         self.follow(link);
         self.left = Some(link.left(self));
-        // From here on the lane no longer delays anyone.
+        // From here on, the lane delays neither the writer nor the other readers.
         self.cursor = None;
         self.bell.ring();
     }
 
-    /// The ring belongs to all lanes.
+    /// All lanes share the ring.
     fn gives_back(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! One end of a stream as a link drives it: its state machine, and the inner end of its ring.
+//! One end of a stream, driven by a link: its state machine, and the inner end of its ring.
 //!
 //! ```text
 //!            program                                     program
@@ -9,8 +9,8 @@
 //!          WriterLink -- heads, and bytes from the ring --> ReaderLink
 //! ```
 //!
-//! The program's end of the ring is not here: it is used without the link's lock. Pending work is
-//! found by looking at the ring, so the program only has to signal that it is time to look.
+//! The program's end of the ring is kept elsewhere, because it is used without the link's lock. The
+//! endpoint finds pending work by polling the ring, so the program only has to signal when to poll.
 
 mod asking;
 mod bell;
@@ -55,17 +55,17 @@ pub(crate) use writer_store::WriterStore;
 
 use asking::Asking;
 
-/// Longest time that bytes wait for more, to fill a packet (NS-85).
+/// Longest time that bytes wait for more data to fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);
 
 /// Number of bytes that are sent without waiting for more.
 pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 
-/// Time after the last bytes during which the end looks for more every [`GATHER`]. After that the
-/// program must announce its writes, and its next write goes out at once.
+/// Time after the last bytes during which the end polls the ring every [`GATHER`]. After that, the
+/// program must announce its writes, and its next write is sent at once.
 const ACTIVE: Duration = Duration::from_millis(20);
 
-/// Takes the first frame of an arriving peer off `bytes`.
+/// Consumes the first frame of an arriving peer from `bytes`.
 pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Refused> {
     let mut frames = FrameBuffer::new(FrameLimits::default());
     let hello = match frames.next_frame(now, bytes) {
@@ -83,7 +83,7 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
     })
 }
 
-/// One end of a stream, as its link drives it.
+/// One end of a stream, driven by its link.
 pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
@@ -91,19 +91,19 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// The peer to look up, for an end that dials.
     target: Option<Target>,
     asking: Option<Asking>,
-    /// The name is registered; the end must not be reachable without it.
+    /// The end may dial: it must not be reachable before its name is registered.
     may_dial: bool,
-    /// The reason why a visitor that came before there was a peer does not fit.
+    /// Why an endpoint that connected before there was a peer is not a match.
     mismatch: Option<StreamFault>,
-    /// Bytes of the ring that follow the last output, and how many of them are sent.
+    /// Bytes of the ring that follow the last output, and how many of them have been sent.
     region: Option<(Place, u64)>,
-    /// Output was appended that is not known to be sent.
+    /// Output was appended that may not have been sent yet.
     is_sending: bool,
-    /// Time until which new data waits for more; `None`: the end does not look for it.
+    /// Time until which new data waits for more; `None` if the end does not poll for it.
     gather_until: Option<Tick>,
     /// Time at which bytes of the ring were last handed out.
     handed_at: Tick,
-    /// The end no longer looks at all: the program announces every write.
+    /// The end does not poll the ring at all: the program announces every write.
     is_told: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
@@ -162,17 +162,17 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Allows dialling, once the name is registered as far as possible.
+    /// Allows dialling; called after the attempt to register the name.
     pub(crate) fn start_dialling(&mut self) {
         self.may_dial = true;
     }
 
-    /// The reason why there is no peer, and will be none as long as neither end changes (NS-16).
+    /// Why there is no peer, and will be none until one of the ends changes (NS-16).
     pub(crate) fn mismatch(&self) -> Option<&StreamFault> {
         self.link.fault().or(self.mismatch.as_ref())
     }
 
-    /// Looks at the ring: everything in it is sent without waiting for more.
+    /// Polls the ring: everything in it is sent without waiting for more.
     pub(crate) fn poll_ring(&mut self) {
         if let Err(corrupt) = self.inner.poll_ring(&mut self.link) {
             self.give_up(corrupt);
@@ -212,7 +212,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
-                // A pending lookup of its own used the transport that is replaced.
+                // A pending lookup by this end used the transport that is being replaced.
                 self.asking = None;
                 self.forget_output();
                 self.begin();
@@ -248,8 +248,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.start
     }
 
-    /// Called when the two ends have met for the first time: the ring begins where the stream does.
-    /// That is not 0 if the other end continues after another peer of this kind.
+    /// Called when the two ends have connected for the first time: the ring begins where the stream
+    /// does. That is not position 0 if the other end continues after an earlier peer of this kind.
     fn begin(&mut self) {
         if !self.link.is_connected() {
             return;
@@ -299,7 +299,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.note_over();
     }
 
-    /// Releases memory after a period without movement.
+    /// Releases memory after a period without traffic.
     fn check_idle(&mut self, now: Tick) {
         if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
             return;

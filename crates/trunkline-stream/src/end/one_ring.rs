@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   dialler                                   the other end
-//!     | S_HELLO, "may we share?" ---------------> |  makes the ring, for the capacity of both
+//!     | S_HELLO, "may we share?" ---------------> |  creates the ring, with the capacity of both
 //!     | <--------- S_WELCOME, "we do"; its file - |
-//!     | S_BELL: it is mapped -------------------> |  now its program may use it
+//!     | S_BELL: it is mapped -------------------> |  its program may now use the ring
 //! ```
 //!
-//! No data moves between two buffers that are one; how much each would hold is computed from the
-//! capacities ([`SharedFills`]). The connection stays open: for the end of the stream, for
-//! keep-alives, and for the bell that wakes a waiting program. The end of the connection shows that
-//! the other process is gone, at whatever instruction. The ring is anonymous memory, released with
-//! the last of the two processes.
+//! The two buffers are one, so no data moves between them; how much each would hold is computed
+//! from the capacities ([`SharedFills`]). The connection stays open to carry the end of the stream,
+//! keep-alives, and the bell that wakes a waiting program. The end of the connection shows that the
+//! other process is gone, whatever it was doing. The ring is anonymous memory, released when the
+//! last of the two processes has ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -20,7 +20,7 @@ pub(crate) struct ReaderEnd {
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
     pub(crate) store: Option<ReaderStore>,
-    /// The reason why its former journal was not emptied.
+    /// The reason why the end's former journal was not emptied.
     unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
@@ -73,7 +73,7 @@ impl EndpointRole for ReaderEnd {
 
     fn poll_ring(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
-            // Elements that the program took out leave room, even if they do not count as read yet.
+            // Elements that the program took out free room, even if they do not count as read yet.
             let _ = self.ring.read();
             store.poll(link);
             return Ok(());
@@ -83,8 +83,9 @@ impl EndpointRole for ReaderEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Only this program has the memory, so its positions are valid. The program may read on
-        // between the two calls: counting elements beyond the position would give too much credit.
+        // Only this program has the memory, so its positions are valid. The program may keep
+        // reading between the two calls: counting elements beyond the position would give too much
+        // credit.
         if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read()) {
             link.handle_read(read, elements);
         }
@@ -195,8 +196,8 @@ impl EndpointRole for ReaderEnd {
     fn give_back(&mut self, link: &ReaderLink) {
         let Some(idle) = &mut self.idle else { return };
         let ring = &mut self.ring;
-        // A shared ring is released by the writing program. Bytes that have arrived but do not
-        // count yet are not free.
+        // The writing program releases a shared ring. Bytes of a payload that is still arriving do
+        // not count as arrived, but they are not free.
         if self.shared.is_none() && link.next_payload_range().is_none() {
             idle.check(None, || Some((link.arrived(), ring.read().ok()?)));
         }

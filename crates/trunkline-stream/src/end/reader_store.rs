@@ -67,7 +67,7 @@ impl ReaderStore {
     /// Makes sure that pending data is synced.
     pub(super) fn wake_sync(&self) {
         if self.journal.sync_job().is_some() {
-            // The thread looks again after each sync, so one message is enough.
+            // The thread checks again after each sync, so one message is enough.
             let _ = self.sync.try_send(());
         }
     }

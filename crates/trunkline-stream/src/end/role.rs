@@ -25,7 +25,7 @@ pub(crate) trait EndpointRole: RingBytes + Send {
 
     fn shared_mut(&mut self) -> &mut Option<SharedRing>;
 
-    /// The start of a stream whose two ends have just met.
+    /// The start of a stream whose two ends have just connected for the first time.
     fn start(link: &Link<Self::Half>) -> RingStart;
 
     /// Switches to the inner end of the ring in `memory`, with these positions written and read.
@@ -62,12 +62,12 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     /// updated at every opportunity.
     fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
 
-    /// The link has requested to send this place next, or has nothing to send at present.
+    /// Called when the link will send this place next, or has nothing to send at present.
     fn begin_sending(&mut self, link: &Link<Self::Half>, place: Option<Place>) {
         let _ = (link, place);
     }
 
-    /// The place is sent, or will never be sent.
+    /// Called when the place has been sent, or will never be sent.
     fn end_sending(&mut self) {}
 
     /// Bytes of the place that is being sent.
@@ -80,7 +80,7 @@ pub(crate) trait EndpointRole: RingBytes + Send {
         let _ = link;
     }
 
-    /// Stops looking at the ring: asks the program to announce its next write.
+    /// Stops polling the ring, and asks the program to announce its next write.
     fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
 
     /// Returns true if unused memory of the ring can be released.
@@ -90,13 +90,13 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     fn give_back(&mut self, link: &Link<Self::Half>);
 }
 
-/// Tells if an end may stop looking at its ring.
+/// The result of [`EndpointRole::rest`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rest {
-    /// No: there is data already.
+    /// The end must not rest: there is data already.
     Found,
-    /// Yes, but the request to the program is new. The program may have written at the same moment
-    /// without seeing it, so one more look is due later.
+    /// The end may rest, but the request to the program is new. The program may have written at the
+    /// same moment without seeing it, so the ring must be polled once more later.
     Requested,
     Yes,
 }

@@ -11,8 +11,8 @@ use super::one_ring::SharedRing;
 use super::{EndpointRole, StreamEndpoint};
 
 impl<S: EndpointRole> StreamEndpoint<S> {
-    /// Returns true if both ends have met and have agreed on a ring, so that their programs may
-    /// begin. A peer with little to send may have left again by this time.
+    /// Returns true if both ends have connected and have agreed on a ring, so that their programs
+    /// may begin. A peer with little to send may already have left by this time.
     pub(crate) fn is_ready(&self) -> bool {
         let is_settled = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
         (self.link.is_connected() || self.link.peer().is_some()) && is_settled
@@ -23,7 +23,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self
     }
 
-    /// Called before the hello of an end that dials.
+    /// Called before an end that dials sends its hello.
     pub(super) fn offer_sharing(&mut self) {
         let is_first = self.link.peer().is_none();
         let may_offer = is_first && !self.cannot_share && self.can_receive_file();
@@ -114,7 +114,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
                 self.link.ring_bell();
             }
             Err(cause) => {
-                // The next connection does not share.
+                // The next connection will not share a ring.
                 self.cannot_share = true;
                 self.link.set_shared(false);
                 self.link.drop_connection(cause);
@@ -122,8 +122,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Called when another peer has replaced the one that shared the ring: from here on this
-    /// process is both ends of the ring, and its contents go over the connection.
+    /// Called when another peer has replaced the one that shared the ring. From here on, this
+    /// process uses both ends of the ring, and its contents go over the connection.
     fn leave(&mut self) {
         let Some(mut shared) = self.inner.shared_mut().take() else {
             return;

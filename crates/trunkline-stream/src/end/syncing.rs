@@ -1,5 +1,5 @@
-//! The thread that makes a journal durable against power loss, without the link's lock: `fdatasync`
-//! takes as long as the disk does. Data appended meanwhile is left for the next sync.
+//! The thread that makes a journal durable against power loss. It works without the link's lock,
+//! because `fdatasync` can take long. Data appended meanwhile is left for the next sync.
 
 use std::io;
 use std::sync::mpsc::Receiver;

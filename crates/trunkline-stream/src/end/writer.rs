@@ -17,11 +17,11 @@ pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
-    /// The program was asked to announce its next write, and has not done so since.
+    /// The program was asked to announce its next write, and has not written since.
     is_resting: bool,
-    /// Its journal, if it has one, with the outer end of the ring.
+    /// The journal, if the end has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
-    /// The reason why its former journal was not emptied.
+    /// The reason why the end's former journal was not emptied.
     unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
@@ -44,7 +44,7 @@ impl WriterEnd {
         self.idle.as_ref().map(Idle::writing)
     }
 
-    /// The program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(super) fn wake(&mut self) {
         self.is_resting = false;
     }
@@ -61,10 +61,10 @@ impl WriterEnd {
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
         if let Some(error) = &store.error {
-            // Repeated when the reader reconnects.
+            // The attempt is repeated when the reader reconnects.
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
-        // The inner end must see the data before it is asked for it.
+        // The inner end must know of the data before the link asks for it.
         let _ = self.ring.written();
         is_more
     }
@@ -78,8 +78,8 @@ impl WriterEnd {
             let there = self.ring.written().unwrap_or(0);
             let bytes = link.freed().min(there).saturating_sub(self.ring.read());
             if bytes > 0 {
-                // Only counted if elements vary in size; in that case everything freed was in the
-                // ring.
+                // Elements are counted only if they vary in size; in that case everything freed was
+                // in the ring.
                 let elements = link.freed_elements();
                 let elements = elements.saturating_sub(self.ring.read_elements());
                 self.ring.release(bytes, elements);
@@ -100,7 +100,7 @@ impl RingBytes for WriterEnd {
             return [&[], &[]];
         }
         let len = match &self.store {
-            // Only what is in the ring: the rest is in the journal.
+            // Only data in the ring can be sent; the rest is in the journal.
             Some(store) => len.min(store.at_hand().saturating_sub(position)),
             None => len,
         };
@@ -130,7 +130,7 @@ impl EndpointRole for WriterEnd {
         if let (Ok(written), Ok(elements)) = (self.ring.written(), self.ring.written_elements()) {
             link.handle_written(written, elements);
         }
-        // The next peer must learn where the elements begin that no reader has.
+        // The next peer must learn where the elements begin that no reader has received.
         link.free(self);
         Ok(())
     }
@@ -143,7 +143,7 @@ impl EndpointRole for WriterEnd {
             return;
         }
         // An end that has left its journal to the next incarnation may have less in its ring than
-        // is freed. Only this program has the memory, so its positions are valid.
+        // the reader has freed. Only this program has the memory, so its positions are valid.
         let there = self.ring.written().unwrap_or(0);
         let bytes = link.freed().min(there).saturating_sub(self.ring.read());
         if bytes > 0 {
@@ -217,7 +217,7 @@ impl EndpointRole for WriterEnd {
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
         idle.check(memory.as_ref(), || match shared {
-            // The program at the other end must have begun.
+            // The program at the other end must be using the ring.
             Some(shared) if !shared.is_confirmed => None,
             Some(shared) => {
                 let ((written, _), (read, _)) = shared.positions().ok()?;
@@ -229,15 +229,15 @@ impl EndpointRole for WriterEnd {
 }
 
 impl StreamEndpoint<WriterEnd> {
-    /// The program was asked to announce its writes, and has written something.
+    /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
         self.inner.wake();
         self.is_told = false;
     }
 
-    /// Sends everything now and stops looking for more, because the program flushes each element.
+    /// Sends everything now and stops polling the ring, because the program flushes each element.
     /// Must be called by the writing thread, which is then certain to see that it has to announce
-    /// its writes, so no last look is due. Returns false if this has no effect.
+    /// its writes, so no last poll is due. Returns false if this has no effect.
     pub(crate) fn rest_now(&mut self) -> bool {
         if self.inner.shared.is_some() || self.inner.store.is_some() {
             return false;

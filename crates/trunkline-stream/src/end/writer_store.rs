@@ -59,7 +59,8 @@ impl WriterStore {
         self.ring.written()
     }
 
-    /// Bytes that the reader has but the journal never had: they belong to another stream.
+    /// Number of bytes that the reader has but the journal never had: they belong to another
+    /// stream.
     pub(super) fn missing(&self, freed: u64) -> Option<u64> {
         freed
             .checked_sub(self.journal.written())
@@ -117,7 +118,7 @@ impl WriterStore {
     /// Makes sure that pending data is synced.
     fn wake_sync(&self) {
         if self.journal.sync_job().is_some() {
-            // The thread looks again after each sync, so one message is enough.
+            // The thread checks again after each sync, so one message is enough.
             let _ = self.sync.try_send(());
         }
     }
@@ -137,7 +138,7 @@ impl WriterStore {
     }
 }
 
-/// The part of `bytes`, which are whole elements, that there is room for: its length and number of
+/// The part of `bytes`, which contains only whole elements, that fits: its length and number of
 /// elements.
 fn fit(form: ElementForm, bytes: &[u8], room: u64, elements: u64) -> (usize, u64) {
     let len = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
@@ -155,7 +156,7 @@ impl Syncs for WriterEnd {
 
     fn finish_sync(&mut self, done: Synced) {
         if let Some(store) = &mut self.store {
-            // Waiting threads ask for the result themselves.
+            // Waiting threads check the result themselves.
             let _ = store.journal.finish_sync(done);
         }
         self.wake();

@@ -21,14 +21,14 @@ pub(super) struct Admission<'a> {
     pub(super) is_closed: bool,
     pub(super) lanes: usize,
     pub(super) lanes_max: usize,
-    /// The kind of peer, in words for people.
+    /// The kind of peer, for messages.
     pub(super) peers: &'static str,
     /// Length of the longest element written, including its length prefix.
     pub(super) longest: u64,
 }
 
 impl Admission<'_> {
-    /// Checks everything that the state machine of a lane cannot see.
+    /// Checks everything that the state machine of a lane cannot check.
     pub(super) fn check(&self, hello: &StreamHello) -> Result<(), Refused> {
         let own = self.own;
         if self.is_closed {

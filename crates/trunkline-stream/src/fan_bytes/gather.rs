@@ -1,4 +1,4 @@
-//! A reader with several writers, in bytes: the common core of every kind.
+//! The byte-level core of every kind of reader with several writers.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -98,7 +98,6 @@ impl Lanes for Writers {
     }
 }
 
-/// The common core of every kind of reader with several writers.
 pub(crate) struct FanInCore {
     pub(crate) hub: Arc<Hub<Writers>>,
     bells: Arc<Bells>,
@@ -139,8 +138,8 @@ impl FanInCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one, and takes what that writer has.
-    /// `decode` gets the form, the bytes and the number of elements.
+    /// Waits for elements of any writer, or for the end of one, and takes the elements of that
+    /// writer. `decode` gets the form, the bytes and the number of elements.
     pub(crate) async fn read_run<T>(
         &mut self,
         waits: &impl Waits,
@@ -210,8 +209,8 @@ impl FanInCore {
         }
     }
 
-    /// Searches from the writer whose turn it is for elements, or for an end after the last
-    /// element.
+    /// Searches for elements, or for an end after the last element, beginning with the writer whose
+    /// turn it is.
     async fn find(&mut self, max: usize) -> Result<Option<Found>, StreamError> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
         let count = self.sources.len();
@@ -220,7 +219,7 @@ impl FanInCore {
             let Source { core, has_end, .. } = &mut self.sources[index];
             let elements = match core.available() {
                 0 if has_end.get().is_none() => continue,
-                // Does not wait, whatever the caller waits on.
+                // Does not wait, so it never blocks an async caller.
                 0 => match core.wait_for(&Blocking, Wanted::Available, None).await {
                     Ok(elements) => elements,
                     Err(error) => return self.end(index, error).map(Some),
@@ -260,7 +259,7 @@ impl FanInCore {
         self.sources.iter_mut().map(present).collect()
     }
 
-    /// Destroys the end; each writer learns how far it has been read.
+    /// Destroys the end; each writer learns how far its stream has been read.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
         self.hub.close();
         self.registration = None;

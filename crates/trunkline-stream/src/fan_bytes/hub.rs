@@ -18,7 +18,7 @@ use crate::properties::Properties;
 pub(crate) struct Terms {
     pub(crate) link: LinkOptions,
     pub(crate) net: NetOptions,
-    /// Checksums on or off, if the program has chosen; `None`: only between machines.
+    /// Turns checksums on or off; `None`: on only between machines.
     pub(crate) is_checked: Option<bool>,
     pub(crate) lanes_max: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     type Outer: Send;
     /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
     const GO_WHEN_OVER: bool;
-    /// The kind of peer, in words for people.
+    /// The kind of peer, for messages.
     const PEERS: &'static str;
 
     /// Creates the state machine of a lane.
@@ -147,7 +147,7 @@ impl<O: Lanes> Hub<O> {
         self.lanes.properties(self)
     }
 
-    /// The properties of all lanes together, without what differs between writers and readers.
+    /// The combined properties of all lanes, without those that differ between writers and readers.
     pub(super) fn properties_of_lanes(&self) -> Properties {
         let mut found = Properties::new(&self.terms.link);
         found.disconnections = self.lock().disconnections;

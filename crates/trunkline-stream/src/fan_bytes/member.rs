@@ -41,8 +41,8 @@ pub struct Lacking {
     pub left: Left,
     /// Elements reported to it as lost, because it was too slow.
     pub lost: u64,
-    /// The reason why it has left: it was destroyed, away for too long, or violated the protocol.
-    /// `None`: it stayed to the end.
+    /// Why it left: it was destroyed, away for too long, or violated the protocol. `None` if it
+    /// stayed to the end.
     pub fault: Option<StreamFault>,
 }
 
@@ -92,7 +92,7 @@ pub enum RunEnd {
         missing: u64,
         reason: String,
     },
-    /// The writer was lost: away for too long, created anew, or in violation of the protocol.
+    /// The writer was lost: away for too long, created again, or in violation of the protocol.
     Fault(StreamFault),
 }
 

@@ -8,8 +8,8 @@ pub enum Policy {
     /// The writer waits for the slowest reader; no reader loses anything.
     #[default]
     Slowest,
-    /// The writer waits for no reader. At most this many elements wait for a reader; beyond that it
-    /// loses the oldest, and its reads report how many are missing and where.
+    /// The writer waits for no reader. At most this many elements are kept for a reader; beyond
+    /// that the reader loses the oldest, and its reads report how many are missing and where.
     ///
     /// A reader that is disconnected or has no room loses everything beyond this number. A reader
     /// behind a slow network loses elements only when the writer's buffer is full. A quota above
@@ -21,7 +21,7 @@ pub enum Policy {
 ///
 /// The [`Options`] must not name a peer, because the readers dial, nor a journal.
 /// [`gone_after`](Options::gone_after) limits how long a reader may be disconnected before the
-/// others continue without it; with `None` it is waited for without limit.
+/// others continue without it; with `None` the writer waits for it without limit.
 #[derive(Clone, Debug)]
 pub struct FanOutOptions {
     pub options: Options,
@@ -30,7 +30,7 @@ pub struct FanOutOptions {
     /// Number of readers that creation waits for. Each of them gets everything. 0: creation does
     /// not wait.
     pub readers_min: usize,
-    /// Largest number of readers at a time; each takes a thread.
+    /// Maximum number of readers at a time; each needs a thread.
     pub readers_max: usize,
 }
 
@@ -43,11 +43,11 @@ pub struct FanInOptions {
     pub options: Options,
     /// Number of writers that creation waits for. 0: creation does not wait.
     pub writers_min: usize,
-    /// Largest number of writers at a time; each takes a thread and a buffer.
+    /// Maximum number of writers at a time; each needs a thread and a buffer.
     pub writers_max: usize,
 }
 
-/// Default number of peers at a time.
+/// Default for the maximum number of peers at a time.
 const PEERS_MAX: usize = 64;
 
 impl Default for FanOutOptions {

@@ -1,4 +1,4 @@
-//! A writer with several readers, in bytes: the common core of every kind.
+//! The byte-level core of every kind of writer with several readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +20,17 @@ use crate::handle::Environment;
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits, block};
 
-/// Attempts to make room before waiting for it: a reader that joins meanwhile keeps the current
-/// elements.
+/// Number of attempts to make room before waiting for it: a reader that joins meanwhile keeps the
+/// current elements.
 const ATTEMPTS: usize = 64;
 
-/// The common core of every kind of writer with several readers.
 pub(crate) struct FanOutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
     pub(crate) bells: Arc<Bells>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     pub(crate) policy: Policy,
-    /// Bytes written since the lanes last looked at the ring.
+    /// Bytes written since the lanes last polled the ring.
     pub(crate) unsent: u64,
     /// Length of the longest element known to fit all buffers.
     pub(crate) fits: usize,
@@ -210,8 +209,8 @@ impl FanOutCore {
         place_behind(cursor, self.form, cursor.place(), from)
     }
 
-    /// Sends everything now, and waits until every current reader has it, as given by `until`, or
-    /// has lost it.
+    /// Sends everything now, and waits until it has reached the state `until` at every current
+    /// reader, or was lost there.
     pub(crate) async fn flush(
         &mut self,
         waits: &impl Waits,
@@ -273,7 +272,8 @@ impl FanOutCore {
         self.hub.lanes.departed.take()
     }
 
-    /// Ends the stream: waits until every reader has everything, and returns what each lacks.
+    /// Ends the stream: waits until every reader has everything, and reports the elements that each
+    /// lacks.
     pub(crate) async fn close(
         &mut self,
         waits: &impl Waits,
@@ -288,7 +288,7 @@ impl FanOutCore {
             });
         }
         self.wait_closed(waits, &lanes, timeout).await;
-        // The rest of a slow reader is given up, and the reader is notified.
+        // The remaining elements of a slow reader are discarded, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
         self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
@@ -309,7 +309,7 @@ impl FanOutCore {
                 end.link.abort(reason);
             });
         }
-        // Until each reader has reported its position, or its connection is gone.
+        // A lane is closed once its reader has reported its position, or its connection is gone.
         let soon = Some(Duration::from_secs(1));
         self.wait_closed(waits, lanes, soon).await;
     }

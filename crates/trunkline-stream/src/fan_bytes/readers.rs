@@ -1,5 +1,5 @@
-//! The lanes of a writer with several readers: how they begin, and the record of readers that
-//! have left.
+//! The lanes of a writer with several readers: how they start, and the record of readers that have
+//! left.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ pub(crate) struct Readers {
     pub(crate) departed: Departed,
 }
 
-/// Readers that have left and were not reported to the program yet; at most the last
+/// Readers that have left and have not been reported to the program yet; at most the last
 /// `DEPARTED_MAX`.
 #[derive(Default)]
 pub(crate) struct Departed(Mutex<VecDeque<Lacking>>);

@@ -1,48 +1,48 @@
-//! Lets a program that has caught up with its peer fall behind a little before it looks again.
+//! Lets a program that has caught up with its peer fall behind a little before it polls again.
 //!
 //! Both ends of a ring in memory read each other's position. A program that takes each element as
 //! soon as it arrives fetches the cache line of the position from the other processor once per
 //! element, and both processors spend their time transferring it (30 to 100 ns per transfer). A
 //! program that pauses for a moment gets many elements per transfer.
 //!
-//! It pauses only while elements keep arriving almost without a wait, and only while pausing helps.
-//! A program that waits for answers finds nothing at its first looks, or gets no more elements
-//! however long it pauses; its waits are not prolonged.
+//! The program pauses only while elements keep arriving almost without a wait, and only while
+//! pausing helps. A program that waits for answers finds nothing in its first polls, or gets no
+//! more elements however long it pauses, so its waits are not prolonged.
 
-/// Looks at the ring that hardly count as a wait: about 100 ns together.
+/// Number of polls that hardly count as a wait: about 100 ns in total.
 const LOOKS: u32 = 16;
 
-/// Looks of an end that would spin anyway: about half a microsecond, in which a spinning peer
-/// answers. Reading the clock takes as long as several looks.
+/// Number of polls of an end that would spin anyway: about half a microsecond, in which a spinning
+/// peer answers. Reading the clock takes as long as several polls.
 const LOOKS_SPINNING: u32 = 128;
 
-/// Elements per transfer that are enough.
+/// Number of elements per transfer at which the pause is long enough.
 const ENOUGH: u64 = 64;
 
 /// Longest pause, in spin-loop hints: below a microsecond.
 const PAUSES_MAX: u32 = 16;
 
-/// Consecutive longest pauses without benefit after which pausing is given up.
+/// Number of consecutive longest pauses without benefit after which pausing stops.
 const FUTILE_MAX: u32 = 4;
 
-/// Waits without a pause before pausing is tried again.
+/// Number of waits without a pause before pausing is tried again.
 const REST: u32 = 1000;
 
-/// Decides how long to pause before the next look.
+/// Decides how long to pause before the next poll.
 #[derive(Debug)]
 pub(crate) struct CatchUpBackoff {
     looks: u32,
-    /// Length of the pause before the next look, in spin-loop hints.
+    /// Length of the pause before the next poll, in spin-loop hints.
     pauses: u32,
     /// Length of the pause at the previous wait.
     last: u32,
     /// Position at the previous wait, in elements.
     before: u64,
-    /// Elements that arrived the last time there was no pause.
+    /// Number of elements that arrived the last time there was no pause.
     without: u64,
     /// Consecutive longest pauses without benefit.
     futile: u32,
-    /// Waits left before pausing is tried again.
+    /// Number of waits left before pausing is tried again.
     rest: u32,
 }
 
@@ -61,7 +61,7 @@ impl CatchUpBackoff {
     }
 
     /// Called when the program has reached `position`, in elements, and would have to wait. Returns
-    /// true if `has` becomes true so soon that it need not.
+    /// true if `has` becomes true so soon that a wait is not needed.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
         let came = position.wrapping_sub(self.before);
         self.before = position;

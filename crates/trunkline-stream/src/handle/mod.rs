@@ -1,7 +1,7 @@
 //! A program's handle on its end of a stream, within the link that drives it.
 //!
-//! Everything that takes the end's lock goes through this module, and nothing else does. With the
-//! feature `sim` an end can also belong to a simulated process.
+//! A program takes its end's lock only through this module. With the feature `sim`, an end can also
+//! belong to a simulated process.
 
 mod catch_up;
 mod environment;
@@ -39,14 +39,14 @@ pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
     Simulated(Arc<dyn SimulatedLink<S>>),
 }
 
-/// A simulated process in the place of a link.
+/// A simulated process that takes the place of a link.
 #[cfg(feature = "sim")]
 pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
     fn environment(&self) -> Environment;
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>>;
 
-    /// Called after each look of a program that waits until `deadline`. Returns true if the wait
+    /// Called after each poll of a program that waits until `deadline`. Returns true if the wait
     /// ends.
     fn ends_wait(&self, deadline: Option<Tick>, is_answered: bool) -> bool;
 
@@ -122,7 +122,8 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         self.environment().deadline(timeout)
     }
 
-    /// Returns the error of an operation that waited in vain for `what`.
+    /// Returns the error of a wait that ended without success; `what` describes the unmet
+    /// condition.
     pub(crate) fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
         match timeout {
             Some(timeout) if !self.is_closed() => StreamError::Timeout { timeout, what },
@@ -135,7 +136,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         self.environment().new_lineage()
     }
 
-    /// Sends what the end still holds, until `deadline` at the latest, then closes the connection.
+    /// Sends the end's remaining data, until `deadline` at the latest, then closes the connection.
     pub(crate) fn close(&self, deadline: Tick) {
         match self {
             Self::Net(link) => link.close(deadline),

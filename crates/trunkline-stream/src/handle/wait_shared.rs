@@ -12,7 +12,7 @@ use crate::end::EndpointRole;
 use crate::error::StreamError;
 use crate::wait::Waits;
 
-/// Time after which an end that has announced its wait looks again: the other end reads the
+/// Time after which an end that has announced its wait polls again: the other end reads the
 /// announcement without a fence, and may have missed it.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
@@ -56,7 +56,7 @@ enum Woken {
 }
 
 impl<S: EndpointRole + 'static> EndpointHandle<S> {
-    /// Waits until the condition holds (true) or the time is over (false); called after
+    /// Waits until the condition holds (true) or the timeout expires (false); called after
     /// [`is_there`](WaitPolicy::is_there) returned false.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         if spin.run(longest, || ring.has()) {
             return Ok(true);
         }
-        // Read before asking for a bell, or a bell that arrives in between would be missed.
+        // Read before requesting a bell; otherwise a bell that arrives in between would be missed.
         let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
         let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
         let mut says = true;
@@ -107,7 +107,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
     }
 }
 
-/// Sleeps until the condition holds, a bell differs from `bells`, or the time is over.
+/// Sleeps until the condition holds, a bell differs from `bells`, or the deadline passes.
 async fn sleep<S: EndpointRole + 'static>(
     waits: &impl Waits,
     link: &EndpointHandle<S>,

@@ -1,4 +1,4 @@
-//! The disk as a journal uses it: one folder, growing files, and changes of names.
+//! The disk as a journal uses it: one folder, growing files, and changes of file names.
 //!
 //! Every step that a crash can separate is one call here, so a simulated disk can stop at each of
 //! them.
@@ -14,7 +14,7 @@ use rustix::fs::FlockOperation;
 
 /// One folder on a disk.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Path of the folder, shown to people.
+    /// Path of the folder, for messages.
     fn folder(&self) -> &Path;
 
     /// Identifies the current boot of the machine: changes after each loss of power. 0: unknown.
@@ -23,14 +23,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Returns the names of the files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates a file, replacing any of this name. The name is durable after
+    /// Creates a file, replacing any file of this name. The name is durable after
     /// [`sync_folder`](Self::sync_folder).
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Renames a file atomically, replacing any of the new name.
+    /// Renames a file atomically, replacing any file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -44,7 +44,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn size(&self) -> io::Result<u64>;
 
     /// Writes both pieces, one after the other, starting at `offset`: in one system call, unless
-    /// that writes only a part.
+    /// that call writes only a part.
     ///
     /// # Errors
     /// The system's error. Any part of the data may have been written.
@@ -72,7 +72,7 @@ pub struct RealDisk {
     lock: File,
 }
 
-/// A journal is readable by its user only.
+/// Only its owner can read a journal.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -119,7 +119,7 @@ impl RealDisk {
 
 impl Drop for RealDisk {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread is just starting holds a
+        // Closing the file is not enough: a child process that another thread is starting holds a
         // copy of it until it executes its program.
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }

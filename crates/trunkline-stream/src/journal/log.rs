@@ -167,7 +167,7 @@ impl Log {
         let bytes = head.encode(segment.seed, payload);
         if let Err(cause) = segment.file.write_at(segment.len, [&bytes, payload]) {
             self.is_torn = true;
-            // On failure it is tried again before the next record.
+            // If this fails, it is repeated before the next record.
             let _ = self.cut_tail();
             return Err(self.error("written", cause));
         }

@@ -1,5 +1,5 @@
-//! The journal of an endpoint. With it a stream survives a crash of either program, and outages
-//! that exceed its buffer.
+//! The journal of an endpoint. With a journal, a stream survives a crash of either program, and
+//! outages that exceed its buffer.
 //!
 //! ```text
 //!   program   WriterJournal                                  ReaderJournal   program
@@ -46,13 +46,13 @@ pub use trunkline_proto::stream::{Pair, Secret};
 /// Default size limit of a journal: 1 GiB.
 pub const JOURNAL_BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
-/// The failures that a completed call of the program survives.
+/// The failures that a completed call survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The end of the program, in any way: the operating system has the bytes.
+    /// The end of the program, for any reason: the operating system has the bytes.
     #[default]
     Process,
-    /// A loss of power too: `fdatasync` has returned.
+    /// A loss of power as well: `fdatasync` has returned.
     Disk,
 }
 
@@ -69,7 +69,7 @@ pub enum Commit {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
-    /// Folder of the journal, used by no other. Created if it does not exist.
+    /// Folder of the journal, used by no other journal. Created if it does not exist.
     pub folder: PathBuf,
     /// Size limit of the files, in bytes. When a writer's journal is full, writing waits as for a
     /// full buffer.

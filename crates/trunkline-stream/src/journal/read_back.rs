@@ -4,7 +4,7 @@ use super::error::JournalError;
 use super::log::{Log, Segment, segment_name};
 use super::record::{RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD};
 
-/// Bytes read at once, but at least one record.
+/// Number of bytes read at once; a longer record is read whole.
 const READ_BYTES: usize = 64 << 10;
 
 /// A place between two records.
@@ -35,8 +35,8 @@ impl Log {
         })
     }
 
-    /// Appends the data of the next records to `out`: whole records, not beyond position `limit`,
-    /// until there is enough or no more.
+    /// Appends the data of the next records to `out`: only whole records, up to position `limit`,
+    /// until `out` has [`READ_BYTES`] bytes or there are no more records.
     pub(super) fn read(
         &self,
         place: &mut Place,
@@ -47,7 +47,7 @@ impl Log {
         while out.len() < READ_BYTES {
             let first = self.segments.front().map_or(0, |segment| segment.seq);
             if place.seq < first {
-                // Everything before was read, and has been removed since.
+                // Everything before this segment was read, and has been removed since.
                 *place = Place {
                     seq: first,
                     offset: SEGMENT_HEAD as u64,

@@ -17,10 +17,10 @@ use super::{Durability, form_of, forward_to_log};
 /// The journal of a reader.
 ///
 /// ```text
-///   read <= durable <= arrived
+///   read <= arrived, durable <= arrived
 /// ```
-/// After a crash it continues with the data that had arrived, from `read` on. `durable` may be
-/// smaller than `read`: data that was read is no longer needed.
+/// After a crash, the reader continues with the data that had arrived, from `read` on. `durable`
+/// can be smaller than `read`, because data that was read is no longer needed.
 #[derive(Debug)]
 pub struct ReaderJournal {
     log: Log,
@@ -73,7 +73,7 @@ impl ReaderJournal {
                 }
                 let skipped = read.saturating_sub(at).min(chunk.len() as u64);
                 at += chunk.len() as u64;
-                // Not more than the length of the chunk.
+                // At most the length of the chunk, so the cast is lossless.
                 bytes.extend_from_slice(&chunk[skipped as usize..]);
             }
         }
@@ -148,7 +148,7 @@ impl ReaderJournal {
         }
         let payload = elements.to_le_bytes();
         self.log.append(RecordKind::Read, position, &payload)?;
-        // On failure the files only stay a while longer.
+        // If this fails, the files are only kept longer.
         let _ = self.log.trim(position, elements);
         Ok(())
     }

@@ -54,7 +54,8 @@ pub struct RecordHead {
     pub safe: u64,
 }
 
-/// The cursor file: the owner of the journal, and the part that is no longer needed.
+/// Contents of the cursor file: the owner of the journal, and the position before which data is no
+/// longer needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
     pub lineage: Lineage,
@@ -65,7 +66,7 @@ pub struct Cursor {
     pub url: String,
     /// The segment in use when the cursor was written; 0 before there is one.
     pub seq: u64,
-    /// For a writer: the reader has everything before this position durably. For a reader:
+    /// For a writer: everything before this position is durable at the reader. For a reader:
     /// everything before it was read.
     pub position: u64,
     /// Elements before `position`.
@@ -122,8 +123,8 @@ impl RecordHead {
         bytes
     }
 
-    /// Returns `None` if no record can begin like this. [`is_whole`](Self::is_whole) checks that
-    /// the record is intact.
+    /// Returns `None` if a record cannot begin with these bytes. [`is_whole`](Self::is_whole)
+    /// checks that the record is intact.
     pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Option<Self> {
         let kind = match bytes[16] {
             1 => RecordKind::Data,
@@ -195,7 +196,7 @@ impl Cursor {
         for secret in [self.secret, shared, offered] {
             out.extend_from_slice(&secret.0);
         }
-        // The URL of an endpoint is far shorter.
+        // The URL of an endpoint is far shorter than 4 GiB.
         out.extend_from_slice(&(self.url.len() as u32).to_le_bytes());
         out.extend_from_slice(self.url.as_bytes());
         let crc = crc32c::crc32c(&out);
@@ -231,7 +232,7 @@ impl Cursor {
             end: (fixed[46] == 1).then_some(end),
             url: std::str::from_utf8(url).ok()?.to_owned(),
         };
-        // Compares everything not checked above, including the checksum.
+        // The comparison checks everything not checked above, including the checksum.
         (cursor.encode() == bytes).then_some(cursor)
     }
 }

@@ -154,16 +154,16 @@ impl Recovery {
         for (i, seq) in seqs.iter().enumerate() {
             match self.inspect(*seq)? {
                 Inspected::Whole(segment) => found.push_back(segment),
-                // Left from a stream that has ended.
+                // Left over from a stream that has ended.
                 Inspected::Other => self.remove(*seq)?,
-                // The crash came while the segment was being created.
+                // The crash happened while the segment was being created.
                 Inspected::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
                 Inspected::Torn => {
                     return Err(self.damaged(format!("{} has no head", segment_name(*seq))));
                 }
             }
         }
-        // Segments that were removed may be back after a loss of power.
+        // Segments that were removed may reappear after a loss of power.
         let begins = |found: &Found| {
             found.segment.seq <= self.cursor.seq && found.segment.position <= self.cursor.position
         };
@@ -232,7 +232,7 @@ impl Recovery {
     }
 
     /// Searches the last segment for an intact record after a damaged one, and returns its offset.
-    /// Such a record was written after the damaged one had been complete, so the disk is at fault.
+    /// Such a record was written after the damaged one was complete, so the disk is at fault.
     /// `None`: the segment may be torn.
     ///
     /// While the machine runs, no written data is lost. After a loss of power, any part of the
@@ -250,8 +250,8 @@ impl Recovery {
         let read = found.segment.file.read_at(hole, &mut bytes);
         let count = read.map_err(|cause| self.read_error(cause))?;
         bytes.truncate(count);
-        // The search does not start at the hole itself, which is not a valid record. Its length is
-        // unknown.
+        // The search starts one byte after the start of the hole: no valid record begins at the
+        // hole, and its length is unknown.
         let is_behind = |at: &usize| {
             let Some(head_bytes) = bytes.get(*at..).and_then(<[u8]>::first_chunk) else {
                 return false;

@@ -1,4 +1,4 @@
-//! The simulated disk of tests and of the simulator, as a journal uses it.
+//! A journal's interface to the simulated disk of the tests and the simulator.
 
 use std::io;
 use std::path::Path;

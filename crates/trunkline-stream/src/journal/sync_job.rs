@@ -1,4 +1,4 @@
-//! Makes records durable against power loss. Separate from the files, because it takes a while.
+//! Makes records durable against power loss. Separate from the files, because a sync takes a while.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::disk::DiskFile;
 use super::error::{JournalError, SYNCED};
 
-/// Data to sync. Syncing takes as long as the disk does, so run it without holding a lock.
+/// Data to sync. A sync can take long, so run it without holding a lock.
 #[derive(Debug)]
 pub struct SyncJob {
-    /// Folder of the journal. The job does not hold the disk itself, whose lock would be kept as
-    /// long as the job exists.
+    /// Folder of the journal. The job does not hold the disk itself, whose lock would otherwise be
+    /// held as long as the job exists.
     pub(super) folder: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
     /// Number of the last record, and the end of the stream, when the job was created.

@@ -88,7 +88,7 @@ impl WriterJournal {
             pushed: start.kept,
             log,
         };
-        // Counting reads the data, so it goes back to the beginning before and after.
+        // Counting reads the data, so the journal is rewound before and after.
         journal.rewind(start.kept)?;
         journal.written_elements = journal.count(start.kept_elements)?;
         journal.rewind(start.kept)?;
@@ -163,7 +163,7 @@ impl WriterJournal {
         self.log.append(RecordKind::Data, self.log.end, bytes)?;
         self.written_elements += elements;
         if is_next {
-            // Everything before is pushed, so these bytes are the next data to read back.
+            // Everything before is pushed, so these bytes are the next ones to read back.
             self.pending.clear();
             self.taken = 0;
             self.place = self.log.last_place().map(|last| Place {

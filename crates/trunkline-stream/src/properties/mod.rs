@@ -17,11 +17,11 @@ use crate::journal::JournalError;
 
 pub(crate) use self::report::Reporter;
 
-/// An end whose properties can be read by others than its program.
+/// An end whose properties can be read from any thread.
 pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
-    /// Elements in this end's buffer, and elements that it has written or read.
+    /// Number of elements in this end's buffer, and number of elements that it has written or read.
     fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
     /// The same for a ring shared by both ends, after this many elements written and read.
@@ -94,7 +94,7 @@ pub struct Properties {
     /// The reason why the last connection ended or failed.
     pub last_disconnect: Option<Disconnect>,
     /// The peer's URL as it calls itself; `None` before the first connection. With several peers,
-    /// their number in words.
+    /// their number and kind, such as "3 readers".
     pub peer: Option<String>,
     /// The peer's program and release.
     pub peer_program: Option<String>,
@@ -107,8 +107,9 @@ pub struct Properties {
     pub journal: Option<JournalError>,
 }
 
-/// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits: for
-/// a watchdog or a display. After the endpoint is gone it returns its last properties.
+/// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits; for
+/// example, for a watchdog or a display. After the endpoint is gone, it returns the last
+/// properties.
 #[derive(Clone)]
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 

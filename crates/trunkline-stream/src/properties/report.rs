@@ -5,7 +5,7 @@ use trunkline_types::{DataType, Tick};
 
 use super::Properties;
 
-/// Builds a [status](EndpointStatus) from properties, adding the values that need two readings.
+/// Builds a [status](EndpointStatus) from properties, and adds the values that need two readings.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     /// Time and total of the last computation of the rate.
@@ -15,7 +15,7 @@ pub(crate) struct Reporter {
     stalled_since: Option<Tick>,
 }
 
-/// Rates over a shorter time are meaningless.
+/// Shortest time over which a rate is meaningful, in milliseconds.
 const RATE_MILLIS_MIN: u128 = 200;
 
 impl Reporter {

@@ -12,7 +12,7 @@ use crate::properties::{HasProperties, Properties};
 
 pub(super) struct Acceptor<S: EndpointRole + 'static> {
     pub(super) link: Weak<Link<StreamEndpoint<S>>>,
-    /// Checksums on or off, if the program has chosen; `None`: only between machines.
+    /// Turns checksums on or off; `None`: on only between machines.
     pub(super) is_checked: Option<bool>,
 }
 

@@ -54,7 +54,7 @@ pub(super) async fn writer(
     };
     let mut link =
         WriterLink::restored_writer(plan.link.clone(), at, plan.world.environment().now());
-    // A closed end accepts no further notifications.
+    // Must come before `close`: a closed link accepts no more positions.
     link.handle_written(start.written, written_elements);
     if start.is_ended {
         link.close();
@@ -62,8 +62,8 @@ pub(super) async fn writer(
     let met = plan.meet(waits, link, inner, None).await?;
     let started = met.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
-    // The program's end of the ring belongs to the journal's store. Only the shape of this ring is
-    // used, so another ring will do: no memory is touched for it, and it is full from the start, so
+    // The journal's store owns the program's end of the ring. The core uses only the shape of its
+    // ring, so it gets another one: no memory is touched for it, and it is full from the start, so
     // nothing can be written into it and lost.
     let outer = StreamMemory::create(plan.shape, RingStart::default(), false);
     let outer = outer.map_err(|cause| plan.no_memory(cause))?;
@@ -83,7 +83,7 @@ pub(super) async fn reader(
     let (disk, owner) = (plan.world.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
     plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
-    // The elements in the journal go back into the buffer.
+    // If the journal has the end of the stream, creation does not wait for the peer.
     plan.is_met |= start.end.is_some();
     let begin = RingStart {
         position: start.read,

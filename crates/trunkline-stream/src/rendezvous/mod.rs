@@ -1,11 +1,10 @@
 //! The rendezvous of two endpoints (NS-09 to NS-19).
 //!
-//! ```text
-//!   named its peer?   this end    asks the directory at its peer's host (or the peer's own port)
-//!                                 until the peer is there, and dials it: it is the active one
-//!   always            its name    is registered: by the engine of this machine, or behind a port
-//!                                 of its own; a peer that asks for it is handed to it
-//! ```
+//! Each endpoint registers its name, with the engine of this machine or behind a port of its own. A
+//! peer that looks the name up is handed over to the endpoint.
+//!
+//! An endpoint that names its peer is the active one: it looks the peer up in the directory of the
+//! peer's host, or at the peer's own port, waits until the peer exists, and dials it.
 
 mod acceptor;
 mod fan;
@@ -37,7 +36,7 @@ use crate::wait::Waits;
 pub(crate) use fan::{fan_in, fan_out};
 pub(crate) use here::Here;
 
-/// The place where an endpoint is created.
+/// The environment in which an endpoint is created: this machine, or a simulation.
 pub(crate) trait World: Sized {
     fn environment(&self) -> Environment;
 
@@ -143,7 +142,7 @@ impl<'w, W: World> Plan<'w, W> {
             capacity: options.capacity,
             bytes,
         })?;
-        // An end that is dialled learns it from the connection.
+        // An end that is dialled learns from the connection whether its peer is on another machine.
         let is_far = peer
             .as_ref()
             .is_some_and(|peer| own_address(peer.host()).is_none());
@@ -195,12 +194,12 @@ impl<'w, W: World> Plan<'w, W> {
         }
     }
 
-    /// Allocates the ring's memory at once, and keeps it while the stream is idle.
+    /// Returns true if the ring's memory is allocated at once, and kept while the stream is idle.
     fn is_touched(&self) -> bool {
         self.options.preallocate || self.shape.element_bytes().is_some()
     }
 
-    /// Releases the ring's memory when idle; `None` if the memory must be kept.
+    /// The idle check that releases the ring's memory; `None` if the memory must be kept.
     fn idle(&self, memory: &Arc<StreamMemory>) -> Option<Idle> {
         (!self.is_touched()).then(|| Idle::new(memory.clone()))
     }
@@ -218,8 +217,8 @@ impl<'w, W: World> Plan<'w, W> {
             incarnation: self.link.incarnation,
             program: self.link.program.clone(),
         });
-        // Registered before it dials: the directory must not see it under a name that belongs to
-        // another endpoint.
+        // The name is registered before the end dials: the directory must not see the end under a
+        // name that belongs to another endpoint.
         let descriptors = Descriptors::default();
         let end = StreamEndpoint::new(
             link,

@@ -4,9 +4,9 @@
 //! ```text
 //!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
 //!        |
-//!      Seat                   in the place of the link: StreamEndpoint<S> behind a lock
+//!      Seat                   takes the place of the link: StreamEndpoint<S> behind a lock
 //!        |
-//!     Driven                  what the simulator has: it turns the end as a link does
+//!     Driven                  the simulator's interface: drives the end as a link does
 //! ```
 //!
 //! Not part of the crate's interface; only built with the feature `sim`.
@@ -176,16 +176,16 @@ pub trait Driven: Send + Sync {
     /// The time by which the end must close, at the latest; it closes earlier once everything is
     /// sent.
     fn closes_by(&self) -> Option<Tick>;
-    /// The process is gone: later calls have no effect.
+    /// Ends the process: later calls have no effect.
     fn kill(&self);
     /// The properties as a monitor reads them.
     fn properties(&self) -> Properties;
     fn peer(&self) -> Option<[u8; 16]>;
-    /// The peer's own description, and this end's incarnation; `None` until the peer has been
-    /// heard.
+    /// The peer's own description, and this end's incarnation; `None` until the peer has been heard
+    /// from.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
     fn incarnation(&self) -> [u8; 16];
-    /// Number of connections lost after they were up.
+    /// Number of connections lost after they were established.
     fn disconnections(&self) -> u64;
     fn is_connected(&self) -> bool;
     fn is_over(&self) -> bool;
@@ -207,7 +207,8 @@ pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySe
     DirectorySession::told_by(host.clone(), bell, now).without_names()
 }
 
-/// Hands a transport over to its endpoint, under the number that its session has returned.
+/// Hands a transport over to its endpoint; `number` is the one that the transport's session
+/// returned.
 pub fn hand_over(host: &DirectoryHost, number: u64, transport: u64) {
     host.hand_over_simulated(number, transport);
 }

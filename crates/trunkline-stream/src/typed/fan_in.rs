@@ -14,15 +14,15 @@ use crate::wait::{Blocking, Task, Waits, block};
 
 /// The reader of streams of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary ones that name this end as their peer. Each has its own buffer here, so
-/// none can block another. A read returns a run of elements of one writer, in its order, and
-/// writers take turns. Elements of different writers have no order.
+/// The writers are ordinary writers that name this end as their peer. Each has its own buffer here,
+/// so none can block another. A read returns a run of elements of one writer, in the order in which
+/// they were written, and writers take turns. Elements of different writers are not ordered.
 ///
 /// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
 /// it. The end of a writer is reported once, after its last element. Another writer may always
-/// come, so this end never ends by itself.
+/// connect, so this reader never ends by itself.
 ///
-/// Dropping it destroys it; each writer learns how far it has been read.
+/// Dropping the reader destroys it; each writer learns how far its stream was read.
 ///
 /// # Example
 /// ```no_run
@@ -87,14 +87,14 @@ forward! {
     /// Creates the reader `url` and waits for its first writers.
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.
-    /// A writer of another type is refused with the reason, and the wait for others continues.
+    /// [`StreamError`] names the cause: the URL, the name, memory, or too few writers in time. A
+    /// writer of another type is refused with the reason, and the wait for others continues.
     create(url: &str, options: FanInOptions), [T: Element] FanInReader<T>
 }
 
 forward! {
-    /// Waits for elements of any writer, or for the end of one, and takes what that writer has, at
-    /// most `max` elements. Arrays may have different lengths.
+    /// Waits for elements of any writer, or for the end of one, and returns up to `max` elements of
+    /// that writer. Arrays may have different lengths.
     ///
     /// # Errors
     /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an

@@ -17,20 +17,20 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// The writer of a stream of elements of type `T` with any number of readers, each of which
 /// gets everything.
 ///
-/// The readers are ordinary ones that name this end as their peer. All share one buffer, in which
-/// each has its own cursor; room becomes free once the slowest reader has the elements. The
+/// The readers are ordinary readers that name this end as their peer. All share one buffer, in
+/// which each has its own cursor; room becomes free once the slowest reader has the elements. The
 /// [`Policy`](crate::Policy) decides what happens to a reader that is too slow.
 ///
-/// - A reader that joins while there are others begins with the next element written. One that
-///   joins when there is no other begins with the elements still in the buffer.
+/// - A reader that joins while there are others begins with the next element written. A reader that
+///   joins when there are no others begins with the elements still in the buffer.
 /// - A disconnected reader keeps its place for the time given by
-///   [`gone_after`](crate::Options::gone_after). After that, or when it closes, it leaves, and is
-///   no longer waited for.
+///   [`gone_after`](crate::Options::gone_after). After that, or when it closes, it has left, and
+///   the writer no longer waits for it.
 /// - Without readers, the buffer fills. When it is full,
-///   [`Policy::Slowest`](crate::Policy::Slowest) waits as for a slow reader; with a quota the
-///   newest elements are kept, and the next reader gets no report of the ones before.
+///   [`Policy::Slowest`](crate::Policy::Slowest) waits as for a slow reader; with a quota, the
+///   newest elements are kept, and the loss of the older ones is not reported to the next reader.
 ///
-/// Dropping it closes it, for up to ten seconds.
+/// Dropping the writer closes it, which can take up to ten seconds.
 ///
 /// # Example
 /// ```no_run
@@ -82,8 +82,8 @@ forward! {
     /// Creates the writer `url` and waits for its first readers.
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.
-    /// A reader of another type is refused with the reason, and the wait for others continues.
+    /// [`StreamError`] names the cause: the URL, the name, memory, or too few readers in time. A
+    /// reader of another type is refused with the reason, and the wait for others continues.
     create(url: &str, options: FanOutOptions), [T: Element] FanOutWriter<T>
 }
 
@@ -102,8 +102,8 @@ forward!(writes elements [T: Element] FanOutWriter<T>);
 forward!(writer to several [T: Element] FanOutWriter<T>);
 
 impl<T: Plain> FanOutWriter<T> {
-    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
-    /// write all of it. This program makes no copy of them.
+    /// Writes `count` elements in place: `fill` gets the memory from which they are sent, and must
+    /// write all of it. This program does not copy the elements.
     pub fn write_with<R>(
         &mut self,
         count: usize,

@@ -18,19 +18,19 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writer with several readers for any Trunkline type, which is given at creation.
+/// A writer with several readers for elements of any Trunkline type, which is given at creation.
 ///
-/// In all other respects it is a [`FanOutWriter`](crate::FanOutWriter); its readers can be of
-/// either kind.
+/// In all other respects, it works like a [`FanOutWriter`](crate::FanOutWriter); its readers can be
+/// of either kind.
 pub struct FanOutValueWriter {
     pub(super) core: FanOutCore,
     encoder: ValueEncoder,
 }
 
-/// The reader with several writers for any Trunkline type, which is given at creation.
+/// A reader with several writers for elements of any Trunkline type, which is given at creation.
 ///
-/// In all other respects it is a [`FanInReader`](crate::FanInReader); its writers can be of either
-/// kind.
+/// In all other respects, it works like a [`FanInReader`](crate::FanInReader); its writers can be
+/// of either kind.
 pub struct FanInValueReader {
     pub(super) core: FanInCore,
     data_type: DataType,
@@ -49,15 +49,15 @@ impl FanOutValueWriter {
         })
     }
 
-    /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
-    /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
-    /// memory layout, little-endian, and returns the number of bytes written; a partial element at
-    /// the end is ignored. Returns the number of elements written. With `most` 0 it does not wait,
-    /// and `fill` gets an empty slice.
+    /// Writes elements of fixed size in place. Waits for room for one element, then passes `fill`
+    /// the memory for as many elements as there is room for, at most `most`. `fill` writes elements
+    /// in their memory layout, little-endian, and returns the number of bytes written; a partial
+    /// element at the end is ignored. Returns the number of elements written. If `most` is 0, the
+    /// call does not wait, and `fill` gets an empty slice.
     ///
     /// # Errors
-    /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in
-    /// size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
+    /// The error of `fill`, in which case nothing was written. [`StreamError::Varying`] if elements
+    /// vary in size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write_many`](Self::write_many).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,

@@ -20,7 +20,7 @@ macro_rules! forward {
         }
     };
 
-    // `cancelled`: what a future that is dropped has done.
+    // `cancelled`: the effect of a future that is dropped.
     (
         $(#[$doc:meta])*
         $name:ident, $name_async:ident($($arg:ident: $ty:ty),*) -> $answer:ty
@@ -82,7 +82,7 @@ macro_rules! forward {
             }
 
             /// Waits for room for one element of `size` bytes. Returns the number of elements that
-            /// there is room for, at most `most`; with `most` 0 it does not wait.
+            /// there is room for, at most `most`; does not wait if `most` is 0.
             fn wait_for_one(
                 &mut self,
                 size: usize,
@@ -159,8 +159,9 @@ macro_rules! forward {
 
     (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until every current reader has it, as given by
-            /// `until`, or has lost it. With a timeout of zero it returns without waiting.
+            /// Sends everything now, and waits until it has reached the state `until` at every
+            /// current reader, or was lost there. With a timeout of zero it returns without
+            /// waiting.
             ///
             /// # Errors
             /// [`StreamError::Timeout`]; the flush continues. [`StreamError::NoJournal`] for
@@ -173,15 +174,15 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the end once every reader has everything, or after `timeout`. Returns what
-            /// each remaining reader lacks.
+            /// Closes the end once every reader has everything, or after `timeout`. Returns the
+            /// elements that each remaining reader lacks.
             pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
                 block(self.core.close(&Blocking, timeout))
             }
 
             /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
-            /// [`StreamError::Aborted`] after the elements that have arrived. Returns what each
-            /// reader lacks.
+            /// [`StreamError::Aborted`] after the elements that have arrived. Returns the elements
+            /// that each reader lacks.
             pub fn abort(self) -> Vec<Lacking> {
                 self.abort_because(crate::bytes::ABORTED)
             }
@@ -196,8 +197,8 @@ macro_rules! forward {
                 self.core.present()
             }
 
-            /// The readers that have left since the last call, and what each of them lacked; at
-            /// most the last 64.
+            /// The readers that have left since the last call, and the elements that each of them
+            /// lacked; at most the last 64.
             pub fn departed(&mut self) -> Vec<Lacking> {
                 self.core.departed()
             }
@@ -209,13 +210,13 @@ macro_rules! forward {
 
     (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Elements that a writer with several readers is known to have dropped for this one,
-            /// including those that no read has reported yet. 0 for any other writer.
+            /// Number of elements that a writer with several readers is known to have dropped for
+            /// this reader, including those that no read has reported yet. 0 for any other writer.
             pub fn lost_total(&self) -> u64 {
                 self.core.lost_total()
             }
 
-            /// Elements that can be read now.
+            /// Number of elements that can be read now.
             pub fn available(&mut self) -> usize {
                 self.core.available()
             }
@@ -235,7 +236,7 @@ macro_rules! forward {
                 self.core.commit(&Task).await
             }
 
-            /// Destroys the end. The writer learns how far it has read.
+            /// Destroys the reader. The writer learns how far the stream was read.
             ///
             /// # Errors
             /// [`StreamError::Journal`]: the end is gone, but its journal was not emptied. An
@@ -257,7 +258,7 @@ macro_rules! forward {
                 self.core.present()
             }
 
-            /// Destroys the end. Each writer learns how far it has been read.
+            /// Destroys the reader. Each writer learns how far its stream was read.
             pub fn close(mut self) {
                 block(self.core.close(&Blocking));
             }

@@ -9,12 +9,12 @@ use crate::{Options, Reader};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Number of times that the checking thread yields: a program that did not wait for the lock would
-/// have written long before.
+/// Number of times that the checking thread yields: long enough for a program that did not wait for
+/// the lock to write.
 const TURNS: u32 = 10_000;
 
-/// Releasing the memory of a ring happens under a lock, and a program writes nothing into the ring
-/// while that lock is held.
+/// The memory of a ring is released under a lock, and a program writes nothing into the ring while
+/// that lock is held.
 ///
 /// Behaviour: NS-60.
 #[test]

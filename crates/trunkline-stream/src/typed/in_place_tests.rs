@@ -15,7 +15,7 @@ use crate::{Options, Reader, StreamError, Writer};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// The buffer is several pages long, and not a multiple of a call.
+/// The buffer spans several pages, and is not a multiple of [`CALL`].
 const CAPACITY: usize = 4096;
 const CALL: usize = 1000;
 
@@ -24,7 +24,7 @@ const FEW: usize = 10;
 
 const SIZE: usize = size_of::<u64>();
 
-/// The addresses of bytes.
+/// The address range of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     begin: usize,
@@ -59,7 +59,7 @@ fn numbers(first: usize, count: usize) -> Vec<u64> {
     (first as u64..(first + count) as u64).collect()
 }
 
-/// Writes elements in place, starting with this number, and returns where they were filled in.
+/// Writes elements in place, starting with this number, and returns the place that was filled.
 type Fill<W> = fn(&mut W, usize) -> Place;
 
 fn spread<W>(
@@ -79,8 +79,8 @@ fn spread<W>(
     (writer, readers.map(|reader| reader.join().unwrap()).into())
 }
 
-/// Each lane sends from where `fill` has put the elements. Apart from a few, no reader takes them
-/// before the addresses have been compared.
+/// Checks that each lane sends from where `fill` has put the elements. Readers take only a few
+/// elements before the addresses have been compared.
 fn is_sent_from_there<W>(
     (mut writer, mut readers): (W, Vec<Reader<u64>>),
     fill: Fill<W>,
@@ -181,7 +181,7 @@ fn arrives_at(core: &FanInCore) -> Vec<Place> {
 /// checks how many elements wait.
 type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
 
-/// Each run is read where the link has put it, and counts as read when it is dropped.
+/// Checks that each run is read where the link has put it, and counts as read when it is dropped.
 fn is_read_from_there<R>(
     (mut reader, mut writers): (R, Vec<Writer<u64>>),
     look: Look<R>,

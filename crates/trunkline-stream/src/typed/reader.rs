@@ -104,8 +104,8 @@ forward! {
     /// Creates the reader `url` and waits until it is connected to its writer (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
+    /// [`StreamError`] names the cause: the URL, the name, memory, a peer of another type or
+    /// direction, or no peer in time.
     create(url: &str, options: Options), [T: Element] Reader<T>
 }
 
@@ -124,8 +124,8 @@ forward! {
 forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
-    /// Reads as many elements as `into` holds, or none, and returns their number. It is smaller
-    /// only at the end of the stream, or before elements that the writer has dropped.
+    /// Reads as many elements as `into` holds, or none, and returns their number. The number is
+    /// smaller only at the end of the stream, or before elements that the writer has dropped.
     #[inline]
     pub fn read_into(
         &mut self,

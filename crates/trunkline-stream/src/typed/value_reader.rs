@@ -14,9 +14,10 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reader of a stream of any Trunkline type, which is given at creation.
+/// A reader for elements of any Trunkline type, which is given at creation.
 ///
-/// In all other respects it is a [`Reader`](crate::Reader); its writer can be of either kind.
+/// In all other respects, it works like a [`Reader`](crate::Reader); its writer can be of either
+/// kind.
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
@@ -130,9 +131,8 @@ forward! {
     /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
     /// (NS-48), or before elements that the writer has dropped.
     ///
-    /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
-    /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
+    /// the buffer's capacity. [`StreamError::Lengths`] if the arrays differ in shape (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
         = read_impl(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
     [] ValueReader

@@ -15,9 +15,10 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writer of a stream of any Trunkline type, which is given at creation.
+/// A writer for elements of any Trunkline type, which is given at creation.
 ///
-/// In all other respects it is a [`Writer`](crate::Writer); its reader can be of either kind.
+/// In all other respects, it works like a [`Writer`](crate::Writer); its reader can be of either
+/// kind.
 ///
 /// # Example
 /// ```no_run
@@ -59,18 +60,18 @@ impl ValueWriter {
         self.write_many(std::slice::from_ref(value), timeout)
     }
 
-    /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
-    /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
-    /// memory layout, little-endian, and returns the number of bytes written; a partial element at
-    /// the end is ignored. Returns the number of elements written. With `most` 0 it does not wait,
-    /// and `fill` gets an empty slice.
+    /// Writes elements of fixed size in place. Waits for room for one element, then passes `fill`
+    /// the memory for as many elements as there is room for, at most `most`. `fill` writes elements
+    /// in their memory layout, little-endian, and returns the number of bytes written; a partial
+    /// element at the end is ignored. Returns the number of elements written. If `most` is 0, the
+    /// call does not wait, and `fill` gets an empty slice.
     ///
     /// With a journal, elements that `fill` has produced but that could not be written are kept:
     /// the next call writes them, whatever its `most`, and does not call `fill`.
     ///
     /// # Errors
-    /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in
-    /// size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
+    /// The error of `fill`, in which case nothing was written. [`StreamError::Varying`] if elements
+    /// vary in size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write`](Self::write).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
@@ -90,7 +91,8 @@ impl ValueWriter {
         self.write_in_place(size, room, fill)
     }
 
-    /// The same with a journal, which needs the bytes before the ring does.
+    /// Implements [`write_bytes_with`](Self::write_bytes_with) with a journal, which gets the bytes
+    /// before the ring does.
     fn write_bytes_journaled<E: From<StreamError>>(
         &mut self,
         size: usize,

@@ -17,14 +17,14 @@ use crate::wait::{Blocking, Task, Waits, block};
 
 /// The writer of a stream of elements of type `T`.
 ///
-/// Elements go into the end's own buffer, and from there to the reader's as far as that has room.
+/// Elements go into the end's own buffer, and from there into the reader's buffer as room permits.
 /// They are kept until the reader has them, across lost connections. While disconnected, writing
 /// continues until the buffer is full (NS-60, NS-67).
 ///
 /// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
-/// is panicking, dropping aborts the stream instead. A program that cannot write everything calls
-/// [`abort_because`](Self::abort_because); otherwise the reader takes the elements it got for the
-/// complete stream.
+/// is panicking, dropping aborts the stream instead. A program that cannot write everything must
+/// call [`abort_because`](Self::abort_because); otherwise the reader takes the elements it received
+/// for the complete stream.
 ///
 /// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
 /// same journal.
@@ -73,7 +73,7 @@ impl<T: Element> Writer<T> {
         self.write_one(element, timeout)
     }
 
-    /// The rest of [`write`](Self::write), kept apart so that the fast path stays small.
+    /// The slow part of [`write`](Self::write), kept separate so that the fast path stays small.
     #[cold]
     #[inline(never)]
     fn write_one(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
@@ -118,8 +118,8 @@ forward! {
     /// Creates the writer `url` and waits until it is connected to its reader (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
+    /// [`StreamError`] names the cause: the URL, the name, memory, a peer of another type or
+    /// direction, or no peer in time.
     create(url: &str, options: Options), [T: Element] Writer<T>
 }
 
@@ -127,8 +127,8 @@ forward!(writes elements [T: Element] Writer<T>);
 forward!(writer [T: Element] Writer<T>);
 
 impl<T: Plain> Writer<T> {
-    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
-    /// write all of it. This program makes no copy of them.
+    /// Writes `count` elements in place: `fill` gets the memory from which they are sent, and must
+    /// write all of it. This program does not copy the elements.
     pub fn write_with<R>(
         &mut self,
         count: usize,

@@ -1,4 +1,5 @@
-//! Peers and strangers that do not keep to the protocol: their connection ends, the stream not.
+//! Peers and other programs that violate the protocol: their connection ends, but the stream does
+//! not.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -96,7 +97,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// First bytes that no program of Trunkline sends.
+/// First bytes that no Trunkline program sends.
 fn strange_beginnings() -> Vec<Vec<u8>> {
     let mut huge = frame(106, &[]);
     huge[..4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -108,7 +109,7 @@ fn strange_beginnings() -> Vec<Vec<u8>> {
         vec![0xff; 10_000],
         noise,
         huge,
-        // Frames that belong elsewhere, or are cut short inside.
+        // Frames that do not belong here, or whose content is cut short.
         frame(108, &[0; 40]),
         frame(109, &[0; 40]),
         frame(106, b"TRNK"),
@@ -131,11 +132,11 @@ fn foreign_connections_to_an_endpoint_port_are_closed() {
     for beginning in strange_beginnings() {
         let mut raw = Raw::dial(at);
         raw.send(&beginning);
-        // With or without a word; but not with a ticket.
+        // The connection may end with or without an answer, but not with a ticket.
         while let Some(came) = raw.next() {
             assert_ne!(came.kind(), Some(FrameKind::StreamTicket));
         }
-        // One that goes in the middle of a frame.
+        // A peer that disconnects in the middle of a frame.
         Raw::dial(at).send(&beginning[..beginning.len().min(9)]);
     }
     writer.write(&0.5, LONG).unwrap();
@@ -146,7 +147,7 @@ fn foreign_connections_to_an_endpoint_port_are_closed() {
     assert_eq!(thread.join().unwrap().read(LONG).unwrap(), 1.5);
 }
 
-/// Names at a port of an endpoint's own are those of its process.
+/// Only its own process can register names at an endpoint's port.
 ///
 /// Behaviour: NS-09, NS-10.
 #[test]
@@ -185,15 +186,15 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
         raw.greet(&party.hello(ticket));
         assert_eq!(raw.until_refused().code, FaultCode::BadTicket);
     };
-    // None, one that was not issued, one that was issued to another program.
+    // No ticket, one that was not issued, and one that was issued to another program.
     bad(Raw::dial(at), &party, None);
     bad(Raw::dial(at), &party, Some([7; 16]));
     let mut raw = Raw::dial(at);
     let ticket = raw.ask(&url, Party::writer().incarnation);
     bad(raw, &party, Some(ticket));
-    // It is used up with that.
+    // That attempt has used it up.
     bad(Raw::dial(at), &party, Some(ticket));
-    // Its own on another connection, then replayed by an observer.
+    // The party's own ticket on another connection, then replayed by an observer.
     let ticket = Raw::dial(at).ask(&url, party.incarnation);
     let mut raw = Raw::dial(at);
     raw.greet(&party.hello(Some(ticket)));
@@ -231,13 +232,13 @@ fn incarnation_alone_does_not_take_over_a_connected_stream() {
         let has_digits = refused.sentence.contains(|c: char| c.is_ascii_digit());
         assert!(!has_digits, "{}", refused.sentence);
     }
-    // Neither end has noticed.
+    // Neither end is affected.
     raw.send(&data(3..6));
     check_run(&reader.read_many(5, LONG).unwrap(), 1);
     assert_eq!(reader.properties().disconnections, 0);
 }
 
-/// A connection that was delayed in transit comes after the one that took its place.
+/// A hello that was delayed in transit arrives after that of the connection that replaced it.
 ///
 /// Behaviour: NS-68, NS-71.
 #[test]
@@ -254,8 +255,8 @@ fn outdated_hello_does_not_replace_the_connection() {
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
 }
 
-/// Sends something wrong to a reader that has three elements of which one is read, and sees that
-/// the connection ends, nothing else does, and the stream continues where it was.
+/// Sends invalid bytes to a reader that has received three elements and read one. Checks that the
+/// connection ends, nothing else does, and the stream continues where it was.
 pub fn wrong_for_a_reader(wrong: &[u8]) {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
@@ -295,7 +296,7 @@ pub fn wrong_for_a_reader(wrong: &[u8]) {
     until_connected(&reader, false);
 }
 
-/// The reader has 10 elements of room; 1 was read, so positions up to 88 may come.
+/// The reader has room for 10 elements, and 1 was read, so positions up to 88 are valid.
 ///
 /// Behaviour: NS-60, NS-62, NS-68.
 #[test]
@@ -322,7 +323,7 @@ fn writer_that_violates_the_protocol_is_disconnected() {
         abort(16, 24),
         abort(8, 8),
         abort(24, 32),
-        // Frames that only readers send, and unknown ones.
+        // Frames that only readers send, and unknown frames.
         ack(0, 0, 10),
         frame(107, b"TRNK"),
         frame(106, b"TRNK"),
@@ -336,8 +337,8 @@ fn writer_that_violates_the_protocol_is_disconnected() {
     }
 }
 
-/// Sends something wrong to a writer that has sent six elements of which three are acknowledged and
-/// two read, and sees that all of the three are sent again.
+/// Sends invalid bytes to a writer that has sent six elements, of which three are acknowledged and
+/// two read. Checks that the other three are sent again.
 pub fn wrong_for_a_writer(wrong: &[u8]) {
     let (at, thread) = waiting_writer();
     let mut party = Party::reader();
@@ -361,7 +362,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
         (3, &None),
         "{wrong:?}"
     );
-    // It continues without its reader, and sends everything from where the reader is.
+    // The writer continues without its reader, then sends everything from the reader's position.
     writer.write_many(&elements(6..8), LONG).unwrap();
     party.state = EndState::Reader(ReaderState {
         arrived: 24,
@@ -389,7 +390,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
     raw.send(&ack(8, 8, 108));
     writer.flush(trunkline_stream::Until::Read, LONG).unwrap();
     assert_eq!(writer.properties().in_buffer, 0);
-    // No program remains to which it could report that it closes.
+    // No peer remains to be notified that the writer closes.
     drop(raw);
     until_connected(&writer, false);
     assert_eq!(writer.abort().elements, 0);
@@ -410,8 +411,8 @@ fn reader_that_violates_the_protocol_is_disconnected() {
     let mut unsealed = ack(4, 2, 102);
     unsealed[17] ^= 1;
     for wrong in [
-        // Positions never sent, decreasing ones, ones read but not received, credit for more than
-        // its buffer, an end that was not sent.
+        // Positions never sent, decreasing positions, positions read but not received, credit for
+        // more than the buffer, and an end that was not sent.
         ack(7, 2, 102),
         ack(1 << 50, 2, 102),
         ack(2, 2, 102),
@@ -423,7 +424,7 @@ fn reader_that_violates_the_protocol_is_disconnected() {
         unsealed,
         abort(48, 56),
         abort(32, 24),
-        // Frames that only writers send, and unknown ones.
+        // Frames that only writers send, and unknown frames.
         data(0..1),
         end(48),
         ask,
@@ -448,7 +449,8 @@ fn impossible_hello_is_refused_without_a_change() {
     until_filled(&reader, 3);
     drop(raw);
     until_connected(&reader, false);
-    // It has written less than has arrived, or keeps bytes that it has not written.
+    // The writer claims to have written less than has arrived, or to keep bytes that it has not
+    // written.
     for (kept, written) in [(0, 16), (48, 24)] {
         let state = WriterState {
             kept,
@@ -488,7 +490,7 @@ fn impossible_hello_is_refused_without_a_change() {
     check_run(&reader.read_many(4, LONG).unwrap(), 0);
 }
 
-/// Greets as `end`, and is refused.
+/// Sends a hello that describes `end`, and returns the refusal.
 fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto::Fault {
     party.attempt += 1;
     let mut raw = Raw::dial(at);
@@ -500,7 +502,7 @@ fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto
     trunkline_proto::Fault::new(refused.code, refused.sentence)
 }
 
-/// A reader no longer has data that it acknowledged: this is reported, not skipped.
+/// The writer has released elements that the reader never received: this is reported, not skipped.
 ///
 /// Behaviour: NS-71.
 #[test]
@@ -536,13 +538,13 @@ fn data_held_by_neither_end_is_reported_as_lost() {
     );
 }
 
-/// Bytes altered in transit, one in each of many connections, end the connection; nothing is lost,
-/// and nothing is read that was not written.
+/// On each of many connections, one byte is altered in transit, which ends that connection; nothing
+/// is lost, and nothing is read that was not written.
 ///
 /// Behaviour: NS-60, NS-66, NS-68.
 #[test]
 fn altered_bytes_end_the_connection_and_are_sent_again() {
-    // A frame of two elements with its checksum; and what its reader answers.
+    // A frame of two elements with its checksum, and the reader's acknowledgement.
     for (kind, len) in [(108, 16 + 8 + 4 + 16), (109, 16 + 40)] {
         for dials in EITHER {
             let checked = Options {
@@ -571,7 +573,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
                 next = check_run(&reader.read_many(2, LONG).unwrap(), next);
                 altered.recv_timeout(CUT_OFF).unwrap();
                 writer = flushed.join().unwrap();
-                // Two bytes of the header mean nothing.
+                // Two bytes of the header are unused.
                 if !(6..8).contains(&at) {
                     until("a cut", || reader.properties().disconnections > before);
                 }
@@ -583,7 +585,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
     }
 }
 
-/// Like above, for all frames that two ends send before they are connected.
+/// The same for all frames that two ends send before they are connected.
 ///
 /// Behaviour: NS-12, NS-66.
 #[test]
@@ -617,7 +619,7 @@ fn altered_hellos_are_repeated() {
     }
 }
 
-/// URLs with every kind of nonsense.
+/// Invalid URLs of every kind.
 ///
 /// Behaviour: NS-05, NS-08.
 #[test]

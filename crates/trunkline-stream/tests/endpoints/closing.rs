@@ -28,14 +28,14 @@ fn ended<T: std::fmt::Debug>(result: Result<T, StreamError>) {
     assert!(matches!(result, Err(StreamError::Ended)), "{result:?}");
 }
 
-/// Closes without a time-out, in a separate thread: it does not give up, so the rest is delivered.
+/// Closes without a timeout, in a separate thread, so that the remaining elements are delivered.
 fn closes<T: Element>(writer: Writer<T>) -> Receiver<Closed> {
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(writer.close(None)));
     receiver
 }
 
-/// It has closed, and nothing stayed behind.
+/// Waits for the close, and checks that everything was delivered.
 #[track_caller]
 fn closed(closes: &Receiver<Closed>) {
     let left = closes.recv_timeout(CUT_OFF).unwrap();
@@ -46,7 +46,7 @@ fn closed(closes: &Receiver<Closed>) {
 #[test]
 fn when_the_reader_is_destroyed_later_writes_are_errors() {
     for dials in EITHER {
-        // There is room: the write has no other reason to fail.
+        // There is room, so the writes have no other reason to fail.
         let (mut writer, reader) = pair::<f64>(dials, [100, 100]);
         writer.write_many(&elements(0..10), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
@@ -122,7 +122,7 @@ fn remaining_elements_are_readable_after_the_writer_is_destroyed() {
     }
 }
 
-/// Like above, for each form of reading, whatever it waits for when the writer leaves.
+/// The same for each form of reading, whatever it waits for when the writer leaves.
 ///
 /// Behaviour: NS-48.
 #[test]
@@ -229,7 +229,7 @@ fn abort_sends_nothing_more_and_both_ends_know_the_amount() {
     }
 }
 
-/// A program that cannot write the whole is not to look like one that has.
+/// A program that cannot write everything must not look like one that has.
 ///
 /// Behaviour: NS-45, NS-47.
 #[test]
@@ -265,7 +265,7 @@ fn a_writer_whose_thread_panics_is_aborted() {
     assert!(matches!(end, StreamError::Aborted { .. }), "{end}");
 }
 
-/// How an end goes in one of many rounds.
+/// The way in which one end leaves.
 #[derive(Clone, Copy, Debug)]
 enum Goes {
     WriterCloses(Option<Duration>),
@@ -273,7 +273,7 @@ enum Goes {
     ReaderCloses,
 }
 
-/// Writes and reads this much, closes one end, and checks that the writer's undelivered count
+/// Writes and reads random amounts, closes one end, and checks that the writer's undelivered count
 /// matches what the reader lacks.
 fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut fastrand::Rng) {
     let capacities = [random.usize(1..40), random.usize(1..40)];
@@ -336,7 +336,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
             until_connected(&writer, false);
             let left = Writer::close(writer, LONG);
             assert_eq!(left.in_doubt, 0, "{goes:?}");
-            // The amount in between is unknown here, but it is at least the known part.
+            // The reader may have received more than is known here, but not less.
             assert!(left.elements <= written - had, "{left:?} {written} {had}");
         }
         Goes::WriterAborts => {
@@ -351,7 +351,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
         }
         Goes::WriterCloses(timeout) => {
             let (writer, written) = writes.join().unwrap();
-            // No program reads while it closes, unless it waits for long.
+            // The reader reads during the close only if the close waits for long.
             let reads = match timeout == LONG {
                 true => Ok(thread::spawn(move || drain(reader, read))),
                 false => Err(reader),
@@ -411,8 +411,7 @@ fn without_a_connection_only_elements_in_transit_are_in_doubt() {
     }
 }
 
-/// The name of an end that closed while its peer was disconnected is released, and so is its
-/// pending work.
+/// If an end closes while its peer is disconnected, its name and its pending work are released.
 ///
 /// Behaviour: NS-40, NS-66.
 #[test]
@@ -429,7 +428,7 @@ fn end_can_be_destroyed_while_its_peer_is_disconnected() {
     }
 }
 
-/// The end of a stream is also sent on the connection after a cut.
+/// The end of a stream is sent on the next connection after a cut.
 ///
 /// Behaviour: NS-47, NS-66.
 #[test]
@@ -450,7 +449,7 @@ fn closing_continues_across_an_outage() {
     }
 }
 
-/// The end is resent when it, or the answer to it, was lost.
+/// The end of a stream is resent if it, or its acknowledgement, was lost.
 ///
 /// Behaviour: NS-47, NS-66.
 #[test]
@@ -486,8 +485,8 @@ fn end_lost_in_transit_is_resent() {
     }
 }
 
-/// A reader that has everything goes when its writer knows that, also where the word of it was
-/// lost.
+/// A reader that has everything leaves once its writer knows that, even if the first
+/// acknowledgement was lost.
 ///
 /// Behaviour: NS-45, NS-47, NS-66.
 #[test]
@@ -517,8 +516,8 @@ fn writer_learns_the_outcome_if_its_reader_leaves_at_the_end() {
     }
 }
 
-/// A reader was destroyed while its writer could not be notified: the writer's dials fail or it is
-/// not dialled, and its program can close nevertheless.
+/// A reader is destroyed while its writer cannot be notified: the writer reports that its peer is
+/// gone, and its program can still close.
 ///
 /// Behaviour: NS-40.
 #[test]

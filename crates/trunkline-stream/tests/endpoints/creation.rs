@@ -1,4 +1,4 @@
-//! How two endpoints connect, or do not: which end gets which error, and when.
+//! The connection of two endpoints, and the errors that each end gets if it fails.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -33,7 +33,7 @@ fn reads(url: &str, options: Options) -> Result<Reader<f64>, StreamError> {
     Reader::create(url, options)
 }
 
-/// The result of a creation, and how long it took.
+/// Returns the result of a creation, and how long it took.
 fn timed<T>(create: impl FnOnce() -> T) -> (T, Duration) {
     let start = Clock::new().now();
     let created = create();
@@ -52,7 +52,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, StreamError>, expected: FaultCo
     }
 }
 
-/// It waited to its time-out.
+/// Checks that the creation waited until its timeout.
 #[track_caller]
 fn no_peer<T: std::fmt::Debug>((result, waited): (Result<T, StreamError>, Duration)) {
     let Err(StreamError::NoPeer { timeout, .. }) = result else {
@@ -62,7 +62,7 @@ fn no_peer<T: std::fmt::Debug>((result, waited): (Result<T, StreamError>, Durati
     assert!(waited >= VAIN, "{waited:?}");
 }
 
-/// One element goes over.
+/// Checks that an element is transferred.
 fn check_pair(mut writer: Writer<f64>, mut reader: Reader<f64>) {
     writer.write(&1.5, LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), 1.5);
@@ -125,7 +125,7 @@ fn creation_returns_only_when_the_peer_is_connected() {
         sender.send(()).unwrap();
         writer
     });
-    // It has had time to return, and has not.
+    // The creation had time to return, but did not.
     assert!(receiver.recv_timeout(VAIN).is_err());
     let reader = reads(&passive, options(8)).unwrap();
     receiver.recv_timeout(CUT_OFF).unwrap();
@@ -183,7 +183,7 @@ fn name_is_exclusive_and_released_with_its_end() {
         let sentence = refused(result, FaultCode::EndpointTaken);
         assert!(sentence.contains("subsystem a/stream 1"), "{sentence}");
         assert!(waited < CUT_OFF);
-        // Neither another direction nor another spelling makes another name.
+        // A different direction or spelling does not make a different name.
         let again = again.replacen("TL:", "tl:", 1);
         refused(writes(&again, options(8)), FaultCode::EndpointTaken);
         // Another name at the same port is another endpoint.
@@ -233,15 +233,15 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
     check_pair(writer, reader);
 }
 
-/// An end whose name is taken must not be met under it: it does not dial the peer that it names,
-/// which waits for the true one.
+/// An end whose name is taken must not connect under it: it does not dial the peer that it names,
+/// because that peer waits for the end that has the name.
 ///
 /// Behaviour: NS-09.
 #[test]
 fn end_without_its_name_does_not_dial() {
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-    // A connection would be there as soon as it is dialled, whether or not it is accepted.
+    // A dialled connection would be pending at once, even if it is not accepted.
     let listener = TcpListener::bind(address()).unwrap();
     listener.set_nonblocking(true).unwrap();
     let waiting = url(listener.local_addr().unwrap(), "waiting");
@@ -249,7 +249,7 @@ fn end_without_its_name_does_not_dial() {
     refused(duplicate, FaultCode::EndpointTaken);
     let error = listener.accept().expect_err("nobody has dialled");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    // One that may have its name does.
+    // An end whose name is free does dial.
     let free = writes(&fresh("free"), naming(&waiting, in_vain(options(4))));
     assert!(matches!(free, Err(StreamError::NoPeer { .. })), "{free:?}");
     listener.accept().expect("it dials");
@@ -309,7 +309,7 @@ fn an_endpoint_is_created_on_this_machine_alone() {
 /// Behaviour: NS-14.
 #[test]
 fn without_a_peer_either_end_waits_to_its_time_out() {
-    // No program listens there, or one without such an endpoint.
+    // Either no program listens there, or one without such an endpoint.
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     for peer in [fresh("nobody"), url(at, "no such")] {
@@ -348,7 +348,7 @@ fn one_sided_match_fails_at_one_end_and_waits_at_the_other() {
     }
 }
 
-/// Both ends wait indefinitely, except in these cases.
+/// Only these mismatches are errors; in all other cases both ends wait.
 ///
 /// Behaviour: NS-13, NS-16.
 #[test]
@@ -397,7 +397,7 @@ fn mismatched_visitor_does_not_affect_a_connected_end() {
     let named = naming(&url(at, "passive"), options(4));
     let wrong = Writer::<i64>::create(&fresh("wrong"), named.clone()).map(|_| ());
     refused(wrong, FaultCode::StreamType);
-    // One that would fit learns that the place is taken (NS-71).
+    // A peer that would fit learns that the end is already connected (NS-71).
     refused(writes(&fresh("third"), named), FaultCode::StreamConnected);
     assert_eq!(reader.properties().disconnections, 0);
     check_pair(writer, reader);
@@ -479,7 +479,7 @@ fn case_does_not_count_in_urls() {
     check_pair(writer, reader);
 }
 
-/// Another context is another endpoint, although all else is the same.
+/// Endpoints that differ only in their context are different endpoints.
 ///
 /// Behaviour: NS-07.
 #[test]
@@ -509,7 +509,7 @@ fn many_pairs_meet_at_one_port_at_a_time() {
         .flat_map(|pair| {
             let passive = url(at, &format!("reader {pair}"));
             let named = naming(&passive, options(4));
-            // Their own names are at that port too.
+            // The names of the writers are registered at that port too.
             let active = url(at, &format!("writer {pair}"));
             [
                 thread::spawn(move || {
@@ -533,7 +533,7 @@ fn many_pairs_meet_at_one_port_at_a_time() {
 /// Behaviour: NS-06, NS-07.
 #[test]
 fn an_empty_host_is_this_machine() {
-    // A port of localhost itself, which others may take meanwhile.
+    // A port of localhost, which another program may take meanwhile.
     for attempt in 0..10 {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -580,8 +580,7 @@ fn same_end_of_a_mutual_pair_always_dials() {
     }
 }
 
-/// The dialling end is recognised by the proxy that is used: each end is dialled through a separate
-/// proxy.
+/// Each end is dialled through a separate proxy, which shows which end dials.
 ///
 /// Behaviour: NS-64, NS-65.
 #[test]
@@ -602,7 +601,7 @@ fn lesser_end_of_a_mutual_pair_redials() {
         for cut in 0..3 {
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
-            // The decision is final: from now on the lesser one is not dialled, except for a dial
+            // The choice is final: from now on, the lesser end is not dialled, except by a dial
             // that was under way.
             let came = to_lesser.with_state(|state| state.connections);
             to_greater.cut();
@@ -616,7 +615,7 @@ fn lesser_end_of_a_mutual_pair_redials() {
     }
 }
 
-/// The dialled end has looked up the other one before it existed, and gets no answer before it is
+/// The dialled end has looked up the other end before that existed, and gets no answer before it is
 /// dialled.
 ///
 /// Behaviour: NS-65.
@@ -624,7 +623,7 @@ fn lesser_end_of_a_mutual_pair_redials() {
 fn end_of_a_mutual_pair_that_still_asks_is_connected() {
     for lesser_writes in [true, false] {
         let at = address();
-        // The port of the lesser one is open before its name is registered.
+        // The port of the lesser end is open before its name is registered.
         let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
         let proxy = Proxy::to(at);
         // S_TICKET.
@@ -652,7 +651,7 @@ fn end_of_a_mutual_pair_that_still_asks_is_connected() {
         for at in 0..3 {
             writer.write(&element(at), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(at));
-            // The answer that comes too late does no harm.
+            // An answer that arrives too late does no harm.
             proxy.hold(&[]);
         }
         assert_eq!(writer.properties().disconnections, 0);
@@ -668,8 +667,6 @@ fn end_that_names_itself_is_refused() {
     refused(error, FaultCode::StreamDirection);
 }
 
-/// Every type of element is its own.
-///
 /// Behaviour: NS-03.
 #[test]
 fn elements_of_every_type_are_transferred_unchanged() {

@@ -68,7 +68,7 @@ fn altered_bytes_between_machines_are_detected_and_resent() {
     };
     let (proxy, mut writer, mut reader) = connect_over(at, None);
     assert!(is_checked(&proxy, &mut writer, &mut reader));
-    // Each byte of an element, and of those before and after it.
+    // Alters each byte of an element, and of the elements before and after it.
     let mut next = 3;
     for byte in 0..24 {
         let (sender, altered) = channel();

@@ -1,4 +1,4 @@
-//! Flushing: at once, and until it has come so far.
+//! Flushing: sending at once, and waiting until the elements have reached a given state.
 
 use std::thread;
 
@@ -91,7 +91,7 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
         check_run(&reader.read_many(100, LONG).unwrap(), 0);
         let frames = proxy.with_state(|state| state.frames[DATA as usize]) - before;
         assert_eq!(frames, 100);
-        // Even if the condition cannot hold: no program reads, or none can.
+        // Even if the condition cannot hold: no program reads, or the ends are not connected.
         writer.write(&element(100), LONG).unwrap();
         writer.flush(Until::Read, NONE).unwrap();
         proxy.down();
@@ -140,7 +140,7 @@ fn flush_continues_across_an_outage() {
     }
 }
 
-/// The question of a flush is asked again on the next connection.
+/// A flush request is repeated on the next connection.
 ///
 /// Behaviour: NS-43, NS-68.
 #[test]

@@ -1,7 +1,7 @@
-//! Endpoints of streams as programs use them, over TCP: their guarantees, from the specification.
+//! Endpoints of streams as programs use them, over TCP: the guarantees of the specification.
 //!
 //! A dial goes directly to its target, or through a [`Proxy`](proxy::Proxy) that cuts, stalls,
-//! swallows and alters on command.
+//! drops and alters on command.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 

@@ -31,7 +31,7 @@ fn during_a_cut_writes_fill_and_reads_empty_the_buffers() {
             proxy.down();
             until_connected(&writer, false);
             until_connected(&reader, false);
-            // Ten fit without a reader; then writes wait and report it.
+            // Ten elements fit without a reader; after that, writes wait and time out.
             writer
                 .write_many(&elements(next + 3..next + 9), LONG)
                 .unwrap();
@@ -68,12 +68,12 @@ fn during_a_cut_writes_fill_and_reads_empty_the_buffers() {
     }
 }
 
-/// One element of each kind of stream, made from its index.
+/// Returns the text with this index.
 fn text(at: u64) -> String {
     format!("{at} {}", "x".repeat((at * 31 % 700) as usize))
 }
 
-/// A time-out that often runs out.
+/// Returns a random timeout, which often expires.
 fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
     match random.u8(..) {
         0..64 => NONE,
@@ -82,7 +82,7 @@ fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
     }
 }
 
-/// Writes and reads with calls of any size and any time-out while the connection is cut repeatedly,
+/// Writes and reads with calls of any size and any timeout while the connection is cut repeatedly,
 /// and checks each element: none is lost, duplicated or out of order.
 fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     dials: Dials,
@@ -145,7 +145,7 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     }
     let (disconnections, left) = writes.join().unwrap();
     assert_eq!((left.elements, left.in_doubt), (0, 0));
-    // Those in the middle of a greeting do not count: the two were not connected then.
+    // Cuts within a hello do not count, because the ends were not connected then.
     assert!(disconnections > cuts / 2, "{disconnections}");
     assert!(reads.join().unwrap() > cuts / 2);
 }
@@ -211,7 +211,7 @@ fn elements_larger_than_a_frame_survive_cuts_within_them() {
     }
 }
 
-/// A connection that is ended in one direction only is ended.
+/// A connection that is closed in one direction only counts as closed.
 ///
 /// Behaviour: NS-66, NS-68.
 #[test]
@@ -229,7 +229,7 @@ fn a_half_open_connection_is_replaced() {
 /// Behaviour: NS-67, NS-70.
 #[test]
 fn outage_within_the_buffer_is_not_an_error() {
-    // What 100 kB/s write in 10 s: 1 MB, in calls of 10 kB.
+    // A writer of 100 kB/s writes 1 MB in 10 s, in calls of 10 kB.
     let (proxy, mut writer, mut reader) = proxied::<u8>(Dials::Writer, [1_000_000, 4096]);
     let byte = |at: u64| (at % 251) as u8;
     proxy.down();
@@ -263,15 +263,15 @@ fn silent_peer_is_detected_by_both_ends() {
         for properties in [writer.properties(), reader.properties()] {
             assert!(properties.is_connected, "nobody knows yet");
         }
-        // Neither of them sends anything.
+        // Neither end sends anything.
         until_connected(&writer, false);
         until_connected(&reader, false);
         for properties in [writer.properties(), reader.properties()] {
             assert_eq!(properties.disconnections, 1);
             assert_eq!(properties.fault, None);
         }
-        // The first of the two found the silence; that it has gone may have reached the other. Who
-        // dials has tried again since.
+        // The first end detected the silence; the other may have learned that the first closed the
+        // connection. The dialling end has dialled again since.
         let passive = match dials {
             Dials::Writer => reader.properties(),
             Dials::Reader => writer.properties(),
@@ -288,7 +288,7 @@ fn silent_peer_is_detected_by_both_ends() {
     }
 }
 
-/// The active side is dead, and another one takes its place.
+/// The active end is dead, and a successor takes its place.
 ///
 /// Behaviour: B-61.
 #[test]
@@ -308,7 +308,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
         writer.write_many(&elements(0..4), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
         check_run(&reader.read_many(2, LONG).unwrap(), 0);
-        // The name of the successor: that of its predecessor.
+        // The successor has the name of its predecessor.
         let own = match dials {
             Dials::Writer => writer.properties().url,
             Dials::Reader => reader.properties().url,
@@ -318,7 +318,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
         let named = naming(&url(at, "passive"), options(10));
         match dials {
             Dials::Writer => {
-                // The dead one's program has gone without a word.
+                // The program of the dead end has ended without notice.
                 let _left = writer.close(NONE);
                 let mut next = Writer::<f64>::create(&own, named).unwrap();
                 next.write_many(&elements(4..6), LONG).unwrap();
@@ -329,7 +329,8 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
             Dials::Reader => {
                 reader.close().unwrap();
                 let mut next = Reader::<f64>::create(&own, named).unwrap();
-                // Elements that had reached the dead one are lost with it; new ones go to the next.
+                // Elements that had reached the dead end are lost with it; new ones go to its
+                // successor.
                 writer.write_many(&elements(4..6), LONG).unwrap();
                 check_run(&next.read_many(2, LONG).unwrap(), 4);
                 assert_eq!(writer.close(LONG).elements, 0);
@@ -339,7 +340,8 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
     }
 }
 
-/// A text for which the first reader had room is not to wait forever for one that has none.
+/// A text that fits the first reader's buffer must not wait forever for a reader whose buffer is
+/// too small.
 ///
 /// Behaviour: B-61, NS-71.
 #[test]
@@ -360,7 +362,7 @@ fn successor_with_a_smaller_buffer_is_refused() {
         Some(&proxy),
     );
     let long = "x".repeat(40_000);
-    // It is known to fit, before and after the reader is gone.
+    // The writer knows that it fits, before and after the reader is gone.
     writer.write(&long, LONG).unwrap();
     writer.flush(Until::Available, LONG).unwrap();
     let own = reader.properties().url;
@@ -397,7 +399,7 @@ fn absent_peer_is_reported_on_request() {
         writer.flush(Until::Available, LONG).unwrap();
         let waits = thread::spawn(move || {
             check_run(&reader.read_many(2, LONG).unwrap(), 0);
-            // No writer will fill it up; the available elements are returned first, then the error.
+            // No more elements arrive; the available elements are returned first, then the error.
             let read = reader.read_many(2, None).unwrap();
             assert_eq!(check_run(&read, 2), 3);
             (fault(reader.read(None)), reader)
@@ -425,7 +427,7 @@ fn absent_peer_is_reported_on_request() {
     }
 }
 
-/// Another incarnation of the active end connects while the passive one keeps elements for the old
+/// Another incarnation of the active end connects while the passive end keeps elements for the old
 /// one.
 ///
 /// Behaviour: NS-71.
@@ -449,7 +451,7 @@ fn restart_is_reported_to_both_ends_with_the_restarted_one() {
                 proxy.up();
                 let local = fault(Writer::<f64>::create(&own, named));
                 assert_eq!(local, StreamFault::LocalRestarted);
-                // Its elements belong to its program.
+                // Elements that have arrived can still be read.
                 check_run(&reader.read_many(4, LONG).unwrap(), 0);
                 assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
             }
@@ -465,8 +467,8 @@ fn restart_is_reported_to_both_ends_with_the_restarted_one() {
     }
 }
 
-/// The passive end is recreated while the active one dials on. The new one waits for a peer that
-/// means it.
+/// The passive end is re-created while the active end keeps dialling. The new end waits for a peer
+/// that does not expect the old one.
 ///
 /// Behaviour: NS-66, NS-71.
 #[test]
@@ -501,7 +503,7 @@ fn active_end_learns_that_its_peer_was_restarted() {
                 let anew = thread::spawn(move || Writer::create(&passive, options(10)).unwrap());
                 proxy.up();
                 until("a fault", || reader.properties().fault.is_some());
-                // Its elements belong to its program.
+                // Elements that have arrived can still be read.
                 check_run(&reader.read_many(4, None).unwrap(), 0);
                 assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
                 reader.close().unwrap();
@@ -557,7 +559,7 @@ fn versions_without_overlap_are_reported_at_once() {
     }
 }
 
-/// Acknowledgements that are lost with their connection lose no data.
+/// Acknowledgements that are lost with their connection cause no loss of data.
 ///
 /// Behaviour: NS-61, NS-68.
 #[test]

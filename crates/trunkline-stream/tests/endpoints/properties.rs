@@ -92,7 +92,7 @@ fn endpoint_reports_its_own_and_its_peers_properties() {
     }
 }
 
-/// Network losses and a destroyed peer are disconnections alike.
+/// Network losses and a destroyed peer both count as disconnections.
 ///
 /// Behaviour: NS-52, NS-53, NS-54.
 #[test]

@@ -1,4 +1,4 @@
-//! A TCP proxy between two endpoints that does to their connection what networks do, on command.
+//! A TCP proxy between two endpoints that simulates network faults on command.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::thread;
 
 use crate::rig::{CUT_OFF, address};
 
-/// Bytes of a frame's header.
+/// Length of a frame's header, in bytes.
 const HEADER: usize = 16;
 
-/// Which way a frame goes.
+/// The direction of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// From the end that dials.
@@ -25,7 +25,7 @@ pub enum Fate {
     Forward,
     /// The frame and its connection are dropped; dials fail until [`Proxy::up`].
     Outage,
-    /// It continues, and the connection ends after it.
+    /// The frame is forwarded, and the connection ends after it.
     CutBehind,
 }
 
@@ -48,32 +48,32 @@ struct Shared {
 pub struct State {
     /// Connections that were accepted and forwarded.
     pub connections: u64,
-    /// Bytes that went through, either way.
+    /// Bytes forwarded, in both directions.
     pub bytes: u64,
-    /// Frames that went through, by kind.
+    /// Frames forwarded, by kind.
     pub frames: Vec<u64>,
     /// Cut after this number of bytes.
     cut_at: Option<u64>,
-    /// Frames of these kinds wait.
+    /// Frames of these kinds are held back.
     held: Vec<u8>,
     is_down: bool,
     is_over: bool,
     cuts: u64,
     live: Vec<TcpStream>,
-    /// Connections older than that stall until the proxy ends.
+    /// Connections from before this number of cuts stall until the proxy ends.
     frozen_before: u64,
     frozen: Vec<TcpStream>,
 }
 
 impl State {
-    /// Cuts so far.
+    /// Number of cuts so far.
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
 }
 
 impl Proxy {
-    /// A proxy to the listener at `target`, now or later.
+    /// Creates a proxy to `target`, which may start to listen later.
     pub fn to(target: SocketAddr) -> Self {
         let address = address();
         let listener = TcpListener::bind(address).unwrap();
@@ -117,8 +117,8 @@ impl Proxy {
         self.shared.lock().is_down = false;
     }
 
-    /// The existing connections silently stall, as if the machine of the other end had vanished.
-    /// New ones work.
+    /// Stalls the existing connections silently, as if the machine of the other end had vanished.
+    /// New connections work.
     pub fn freeze(&self) {
         let state = &mut *self.shared.lock();
         state.frozen.append(&mut state.live);
@@ -127,13 +127,13 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// From now on only frames of other kinds pass; frames after a held one wait too.
+    /// Holds back frames of these kinds from now on, and the frames after them.
     pub fn hold(&self, kinds: &[u8]) {
         self.shared.lock().held = kinds.to_vec();
         self.shared.changed.notify_all();
     }
 
-    /// Sends the end of the stream to one side only, and nothing after it.
+    /// Closes the connections for writing only: both ends read the end, and can still send.
     pub fn half_close(&self) {
         for socket in &self.shared.lock().live {
             let _ = socket.shutdown(Shutdown::Write);
@@ -149,7 +149,7 @@ impl Proxy {
         *self.shared.hook.lock().unwrap() = None;
     }
 
-    /// Waits until what went through fulfils a condition.
+    /// Waits until the state fulfils a condition.
     pub fn wait(&self, what: &str, mut done: impl FnMut(&State) -> bool) {
         let state = self.shared.lock();
         let waited = self
@@ -160,7 +160,6 @@ impl Proxy {
         assert!(!is_over, "{what} did not happen");
     }
 
-    /// The state so far.
     pub fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }

@@ -17,7 +17,7 @@ use crate::rig::{CUT_OFF, until};
 /// A connection.
 pub struct Raw(TcpStream);
 
-/// A frame that came.
+/// A received frame.
 pub struct Came {
     header: FrameHeader,
     payload: Vec<u8>,
@@ -32,7 +32,7 @@ impl Came {
         self.frame().kind()
     }
 
-    /// The bytes of S_DATA without a checksum, and where they belong.
+    /// The position and the bytes of an S_DATA frame without a checksum.
     pub fn data(&self) -> (u64, &[u8]) {
         assert_eq!(self.kind(), Some(FrameKind::StreamData));
         let (position, bytes) = self.payload.split_at(8);
@@ -54,7 +54,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// The other end may have closed it by now, which is the test's to find out.
+    /// Ignores errors: the other end may have closed the connection, which the test detects.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -84,7 +84,7 @@ impl Raw {
         }
     }
 
-    /// Reads on until the other end has closed; its goodbye, if there was one.
+    /// Reads until the other end has closed. Returns its goodbye, if it sent one.
     pub fn until_closed(&mut self) -> Option<Goodbye> {
         let mut goodbye = None;
         while let Some(came) = self.next() {
@@ -95,7 +95,7 @@ impl Raw {
         goodbye
     }
 
-    /// Reads on until the other end has refused, and closed.
+    /// Reads until the other end has refused, and closed.
     pub fn until_refused(&mut self) -> Refused {
         let came = self.next_of(FrameKind::StreamRefused);
         let refused = Refused::decode(&came.frame()).unwrap();
@@ -139,7 +139,7 @@ fn closed(error: std::io::Error) {
 pub struct Party {
     pub incarnation: Incarnation,
     pub attempt: u64,
-    /// The life of the other end that it was connected with.
+    /// Incarnation of the other end that it was connected to.
     pub peer: Option<Incarnation>,
     pub state: EndState,
     pub share: Secret,
@@ -189,13 +189,13 @@ impl Party {
             peer: self.peer,
             attempt: self.attempt,
             ticket,
-            // The same each time, so that it counts as itself again.
+            // The same secret each time, so that the party is recognised when it reconnects.
             share: Some(self.share),
             proof: None,
         }
     }
 
-    /// A connection on which the hello was sent, with its own ticket.
+    /// Dials, gets a ticket, and sends the hello.
     pub fn dial(&mut self, at: SocketAddr, name: &str) -> Raw {
         self.attempt += 1;
         let mut raw = Raw::dial(at);
@@ -204,7 +204,7 @@ impl Party {
         raw
     }
 
-    /// Like [`dial`](Self::dial), and the hello was accepted.
+    /// Like [`dial`](Self::dial), and waits until the hello is accepted.
     pub fn connect(&mut self, at: SocketAddr, name: &str) -> (Raw, StreamEnd) {
         let mut raw = self.dial(at, name);
         let end = raw.welcome();

@@ -1,4 +1,4 @@
-//! Reads and writes take or give all that they are for, or nothing.
+//! A read or a write transfers all of its elements, or none.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -21,7 +21,7 @@ fn too_many<T: std::fmt::Debug>(result: Result<T, StreamError>, asked: usize, ca
     }
 }
 
-/// Fills both buffers: the fill of the writer's is known only when the reader's is full.
+/// Fills both buffers, the reader's first: only then is the fill of the writer's known.
 fn fill(writer: &mut Writer<f64>, [of_writer, of_reader]: [u64; 2]) {
     writer.write_many(&elements(0..of_reader), LONG).unwrap();
     writer.flush(Until::Available, LONG).unwrap();
@@ -109,7 +109,7 @@ fn a_write_without_room_writes_nothing_and_overwrites_nothing() {
             timed_out(run(writer.write_many_async(&[-1.0; 3], timeout)));
         }
         assert_eq!(writer.properties().total, 15);
-        // Room for three: four are still too many, three are not.
+        // There is room for three elements, but not for four.
         check_run(&reader.read_many(3, LONG).unwrap(), 0);
         until_filled(&writer, 7);
         timed_out(writer.write_many(&[-1.0; 4], SHORT));
@@ -145,7 +145,7 @@ fn read_that_cannot_complete_takes_no_element() {
     }
 }
 
-/// A waiting call gets all elements that arrive while it waits, at once.
+/// A waiting call returns as soon as all of its elements are available.
 ///
 /// Behaviour: NS-30.
 #[test]
@@ -187,7 +187,7 @@ fn fill_from(writer: &mut Writer<f64>, range: std::ops::Range<u64>) {
 fn more_than_the_buffer_holds_is_an_error_at_once() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 6]);
-        // For ever, if it were to wait.
+        // A call that waited would wait forever.
         too_many(writer.write_many(&[0.0; 11], None), 11, 10);
         too_many(writer.write_with(11, None, |_| ()), 11, 10);
         too_many(run(writer.write_many_async(&[0.0; 11], None)), 11, 10);
@@ -197,7 +197,7 @@ fn more_than_the_buffer_holds_is_an_error_at_once() {
         too_many(reader.acquire(7, None).map(|_| ()), 7, 6);
         too_many(run(reader.read_many_async(7, None)), 7, 6);
         too_many(reader.read_many(usize::MAX, None), usize::MAX, 6);
-        // Also while there would be something to give, and with no harm done.
+        // The same while elements are available, none of which is lost.
         writer.write_many(&elements(0..10), LONG).unwrap();
         too_many(reader.read_many(7, None), 7, 6);
         check_run(&reader.read_many(6, LONG).unwrap(), 0);
@@ -325,7 +325,7 @@ fn arrays_of_unequal_lengths_are_not_read_by_one_call() {
     }
 }
 
-/// Text has no dimensions: any run of it is read.
+/// Text has no dimensions, so one call reads texts of any length.
 ///
 /// Behaviour: NS-35.
 #[test]
@@ -378,7 +378,7 @@ fn dropped_waiting_task_has_moved_no_element() {
     }
 }
 
-/// Both ends as tasks of one thread, through buffers far smaller than what goes over.
+/// Both ends are tasks of one thread, with buffers far smaller than the data transferred.
 ///
 /// Behaviour: NS-30, NS-34.
 #[test]
@@ -417,7 +417,7 @@ fn an_acquired_region_counts_as_read_when_it_is_dropped() {
     let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [6, 6]);
     fill(&mut writer, [6, 6]);
     let region = reader.acquire(6, LONG).unwrap();
-    // It is in the reader's buffer, so the writer has no room.
+    // The region is in the reader's buffer, so the writer has no room.
     timed_out(writer.write(&-1.0, SHORT));
     check_run(&region, 0);
     drop(region);

@@ -14,25 +14,25 @@ use trunkline_stream::{Element, Options, Properties, Reader, StreamError, Writer
 
 use crate::proxy::Proxy;
 
-/// After this long a test is given up.
+/// Time after which a test fails.
 pub const CUT_OFF: Duration = Duration::from_secs(60);
 
-/// The time-out of a call.
+/// Timeout of a call that is expected to succeed.
 pub const LONG: Option<Duration> = Some(CUT_OFF);
 
-/// The time-out of a call that is to run out.
+/// Timeout of a call that is expected to time out.
 pub const SHORT: Option<Duration> = Some(Duration::from_millis(20));
 
-/// No waiting at all.
+/// A timeout of zero: the call does not wait.
 pub const NONE: Option<Duration> = Some(Duration::ZERO);
 
-/// An unused address: of this process alone, and another one each time.
+/// An unused address, different for each process and each call.
 pub fn address() -> SocketAddr {
     static PORTS: Mutex<u16> = Mutex::new(20_000);
     let mut port = PORTS.lock().unwrap();
     *port += 1;
     if crate::NEAR {
-        // Below those that the system gives, and rarely another process's.
+        // Below the system's ephemeral ports, and rarely used by another process.
         let own = std::process::id()
             .wrapping_mul(151)
             .wrapping_add((*port).into());
@@ -55,7 +55,7 @@ pub fn fresh(name: &str) -> String {
     url(address(), name)
 }
 
-/// A buffer of this number of elements.
+/// Options with a buffer of this number of elements.
 pub fn options(capacity: usize) -> Options {
     Options {
         capacity,
@@ -74,7 +74,7 @@ pub fn naming(peer: &str, options: Options) -> Options {
     }
 }
 
-/// Which of the two names the other.
+/// The end that names the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dials {
     Writer,
@@ -132,7 +132,7 @@ pub fn meet<T: Element>(
     }
 }
 
-/// Looks repeatedly until `done`.
+/// Polls until `done` returns true.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(CUT_OFF);
@@ -142,7 +142,7 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Whatever has properties.
+/// An end with properties.
 pub trait Has {
     fn has(&self) -> Properties;
 }
@@ -173,7 +173,7 @@ pub fn until_filled(end: &impl Has, elements: u64) {
     });
 }
 
-/// The call ran out of time.
+/// Checks that the call timed out.
 #[track_caller]
 pub fn timed_out<T: std::fmt::Debug>(result: Result<T, StreamError>) {
     assert!(
@@ -229,7 +229,7 @@ pub fn run_both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = 
 
 /// The element at an index, which identifies it.
 pub fn element(index: u64) -> f64 {
-    // Below 2^53 every one is another.
+    // Unique for indices below 2^53.
     index as f64
 }
 
@@ -247,7 +247,7 @@ pub fn check_run(read: &[f64], next: u64) -> u64 {
     next + read.len() as u64
 }
 
-/// A folder of this process alone for Unix sockets, by which ends find each other.
+/// A folder for the Unix sockets of this process, over which the ends connect.
 fn sockets() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("trunkline-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -12,8 +12,8 @@ use crate::bad_input::{
 use crate::raw::Party;
 use crate::rig::*;
 
-/// A stream keeps no last value: read elements are gone, and a read waits for the next. It has two
-/// buffers within one process too, which a local queue avoids.
+/// A stream keeps no last value: elements that were read are gone, and a read waits for the next
+/// one. Even within one process, each end has its own buffer, unlike in a local queue.
 ///
 /// Behaviour: NS-90.
 #[test]
@@ -35,7 +35,7 @@ fn elements_are_read_once_and_each_end_has_its_buffer() {
     }
 }
 
-/// Neither the other end nor any frame of it turns a writer into a reader, or the reverse.
+/// No peer, and no frame from one, turns a writer into a reader, or the reverse.
 ///
 /// Behaviour: NS-11.
 #[test]
@@ -81,7 +81,7 @@ fn endpoint_kind_is_that_of_its_constructor() {
     raw.send(&ack(2, 2, 102));
     writer.flush(Until::Read, LONG).unwrap();
     assert!(writer.properties().is_writer);
-    // Like above, for a writer that reconnects as a reader.
+    // The same for a writer that reconnects as a reader.
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (raw, _) = party.connect(at, "passive");
@@ -105,7 +105,7 @@ fn endpoint_kind_is_that_of_its_constructor() {
 }
 
 /// Programs cannot: a `Reader` has no call that writes, and a `Writer` none that reads. A peer that
-/// does so nevertheless learns that it is wrong, and the end keeps everything.
+/// acts in the wrong direction is refused, and the end keeps its elements.
 ///
 /// Behaviour: NS-37.
 #[test]
@@ -124,19 +124,19 @@ fn flush_of_a_reader_is_refused() {
     }
 }
 
-/// Writing, sending and reading continue at a time, each as far as the next one lets it.
+/// Writing, sending and reading run at the same time, each as far as the next step permits.
 ///
 /// Behaviour: NS-80.
 #[test]
 fn a_writer_is_ahead_of_a_reader_by_both_buffers_and_then_as_fast_as_it() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [30, 20]);
-        // Without a reader, writing does not wait until everything is full.
+        // While nothing is read, writing does not wait until both buffers are full.
         for at in (0..50).step_by(10) {
             writer.write_many(&elements(at..at + 10), LONG).unwrap();
         }
         timed_out(writer.write(&-1.0, SHORT));
-        // From now on each read makes room for as many.
+        // From now on, each read makes room for the same number of elements.
         let (mut written, mut read) = (50, 0);
         for some in [1, 7, 20, 3, 19] {
             read = check_run(&reader.read_many(some, LONG).unwrap(), read);

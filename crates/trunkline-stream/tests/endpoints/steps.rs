@@ -11,7 +11,7 @@ use crate::rig::*;
 const DATA: u8 = 108;
 const ACK: u8 = 109;
 
-/// Elements in the buffers: of a writer those that are not acknowledged.
+/// Checks the numbers of elements in the buffers; a writer's are those not acknowledged.
 #[track_caller]
 fn fills(writer: &Writer<f64>, reader: &Reader<f64>, [of_writer, of_reader]: [u64; 2]) {
     let (writer, reader) = (writer.properties(), reader.properties());
@@ -20,13 +20,13 @@ fn fills(writer: &Writer<f64>, reader: &Reader<f64>, [of_writer, of_reader]: [u6
     assert_eq!(reader.available_for_reading(), of_reader);
 }
 
-/// Elements in the S_DATA frames so far, which have no checksum here.
+/// Reports the number of elements in each S_DATA frame; the frames have no checksum here.
 fn count_sent(proxy: &Proxy) -> std::sync::mpsc::Receiver<u64> {
     let (sender, receiver) = std::sync::mpsc::channel();
     proxy.hook(move |_, frame| {
         if frame[4] == DATA {
             let bytes = frame.len() as u64 - 24;
-            // The test may have seen enough.
+            // The test may have stopped counting.
             let _ = sender.send(bytes / 8);
         }
         Fate::Forward
@@ -89,7 +89,7 @@ fn steps(dials: Dials) {
         writer
     });
 
-    // 8. The connection is back, it is known that two are missing, and they are sent again.
+    // 8. The connection is back, the ends find that two are missing, and they are sent again.
     // 9. The reader is full.
     let frames = count_sent(&proxy);
     proxy.hold(&[ACK]);

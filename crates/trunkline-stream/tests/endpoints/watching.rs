@@ -19,7 +19,7 @@ fn properties_are_readable_while_an_end_waits() {
     assert_eq!(element, 7.0);
     assert_eq!(of_reader.properties().total, 1);
     drop(reader);
-    // Asked of ends that are gone, it tells the last there was.
+    // After the ends are gone, their monitors return the last properties.
     while of_writer.properties().is_connected {
         thread::yield_now();
     }

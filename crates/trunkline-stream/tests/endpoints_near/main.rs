@@ -1,4 +1,4 @@
-//! The same endpoints on one machine with one shared ring: their guarantees are the same.
+//! The tests of endpoints on one machine with one shared ring: the guarantees are the same.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![allow(dead_code, reason = "what only outages need")]
@@ -18,10 +18,10 @@ mod reads_and_writes;
 #[path = "../endpoints/rig.rs"]
 mod rig;
 
-/// Ends find each other by Unix sockets, and share one ring.
+/// Ends connect over Unix sockets, and share one ring.
 const NEAR: bool = true;
 
-/// Otherwise the other tests would check nothing new.
+/// If pairs did not share a ring, the other tests would check nothing new.
 ///
 /// Behaviour: NS-02.
 #[test]

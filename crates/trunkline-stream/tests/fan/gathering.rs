@@ -85,7 +85,7 @@ fn writers_take_turns_and_do_not_block_each_other() {
         fan_in(50, 3),
         vec![options(50), options(50), options(50)],
     );
-    // The first writer fills its share and waits; the others have separate shares.
+    // The first writer fills its buffer at the reader and waits; the others have separate buffers.
     writers[0].write_many(&run_of(1, 0..50), LONG).unwrap();
     writers[0].flush(Until::Available, LONG).unwrap();
     writers[0].write_many(&run_of(1, 50..100), LONG).unwrap();
@@ -167,7 +167,7 @@ fn end_of_a_writer_is_reported_after_its_last_element() {
     assert_eq!(ends[&2], aborted);
     let is_gone = matches!(&ends[&3], RunEnd::Fault(StreamFault::PeerGone { .. }));
     assert!(is_gone, "{ends:?}");
-    // It reconnects too late and gets an error.
+    // The third writer reconnects too late and gets an error.
     proxy.up();
     let mut gone = gone;
     match gone.flush(Until::Read, LONG) {

@@ -1,4 +1,4 @@
-//! Readers that go: by themselves, or forever.
+//! Readers that leave: by closing, or by staying away.
 
 use std::thread;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn absent_reader_stops_blocking_after_its_limit() {
         until("its acknowledgement", || of(&writer, &gone).waiting == 0);
         proxy.down();
         until_connected(&gone, false);
-        // Written as it leaves: with the slowest it is delayed until then.
+        // Written while the reader leaves: with `Policy::Slowest`, the writes wait until then.
         let writes = thread::spawn(move || {
             for next in 5..60 {
                 // Without a timeout.
@@ -53,9 +53,9 @@ fn absent_reader_stops_blocking_after_its_limit() {
         let fault = lacking.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
         assert!(is_gone, "{lacking:?}");
-        // Elements written before it was abandoned that it did not get.
+        // The reader lacks elements that were written before the writer gave it up.
         assert!(lacking.left.elements > 0 || lacking.lost > 0, "{lacking:?}");
-        // Told once.
+        // Reported once.
         assert!(writer.departed().is_empty());
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
         // When it reconnects it gets an error, after its elements.
@@ -92,7 +92,7 @@ fn a_reader_that_closes_leaves_at_once() {
     slow.close().unwrap();
     until("room", || writes.is_finished());
     let mut writer = writes.join().unwrap();
-    // 5 of the 15 or more that were written by then had reached it.
+    // Of the 15 or more elements written by then, 5 had reached the reader.
     let departed = writer.departed();
     assert_eq!(departed[0].member.url, url);
     assert!(departed[0].left.elements >= 10, "{departed:?}");
@@ -119,7 +119,7 @@ fn close_reports_what_each_reader_lacks() {
     let mut said: Vec<_> = said.collect();
     said.sort_by_key(|(_, left, _)| *left);
     assert_eq!((said[0].1, said[1].1, said[1].2), (0, 5, 0), "{lacking:?}");
-    // Each reader gets its elements, and the one gets its losses.
+    // Each reader gets its elements, and the slow one learns how many bytes are missing.
     assert_eq!(check_run(&readers[1].read_many(20, LONG).unwrap(), 0), 10);
     assert!(matches!(readers[1].read(LONG), Err(StreamError::Ended)));
     assert_eq!(check_run(&readers[0].read_many(5, LONG).unwrap(), 0), 5);
@@ -129,7 +129,7 @@ fn close_reports_what_each_reader_lacks() {
     ));
 }
 
-/// Another life of the writer is not the one that a reader was with.
+/// A re-created writer does not continue the stream of the previous one.
 ///
 /// Behaviour: B-62, NS-66.
 #[test]

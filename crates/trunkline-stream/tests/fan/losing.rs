@@ -12,7 +12,7 @@ use crate::proxy::Proxy;
 use crate::rig::*;
 use crate::several::{fan_out, of, read, spread};
 
-/// The elements of a reader: the index of the next element by its reads and by its loss reports.
+/// The account of a reader; `next` is the index of the next element, by its reads and loss reports.
 struct Seen {
     next: u64,
     read: u64,
@@ -20,7 +20,7 @@ struct Seen {
     losses: u64,
 }
 
-/// Reads to the end in calls of any size, and checks that each element is the one that it is to be.
+/// Reads to the end in calls of any size, and checks each element.
 fn read_all<T>(reader: &mut Reader<T>, of: fn(u64) -> T, pause: bool, seed: u64) -> Seen
 where
     T: Element + PartialEq + std::fmt::Debug,
@@ -70,7 +70,7 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
     let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
     writer.write_many(&elements(0..5), LONG).unwrap();
     until_filled(&slow, 5);
-    // No more fits, and 4 of the next elements wait.
+    // No more elements fit, and 4 of the next ones are kept.
     writer.write_many(&elements(5..50), LONG).unwrap();
     until_filled(&fast, 50);
     until("the quota", || of(&writer, &slow).waiting == 4);
@@ -86,7 +86,7 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
         Err(StreamError::Lost { elements }) => assert_eq!(elements, 41),
         other => panic!("{other:?}"),
     }
-    // Once, and then the elements after it.
+    // The loss is reported once; the elements after it follow.
     assert_eq!(check_run(&slow.read_many(2, LONG).unwrap(), 46), 48);
     assert_eq!(slow.read(LONG).unwrap(), element(48));
     let mut one = [0.0];
@@ -95,7 +95,7 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
         (1, [element(49)])
     );
     timed_out(slow.read(SHORT));
-    // The other one has lost nothing.
+    // The other reader has lost nothing.
     assert_eq!(check_run(&fast.read_many(50, LONG).unwrap(), 0), 50);
     assert_eq!((fast.lost_total(), slow.lost_total()), (0, 41));
     let lacking = writer.close(LONG);
@@ -152,7 +152,7 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
         while next < count {
             let some = random.u64(1..40).min(count - next);
             let run: Vec<T> = (next..next + some).map(of).collect();
-            // Never a wait.
+            // The writer never waits.
             writer.write_many(&run, NONE).unwrap();
             next += some;
             if random.u16(..) < 300 {
@@ -199,7 +199,7 @@ fn reader_finds_the_newest_elements_after_an_absence() {
         until("its acknowledgement", || of(&writer, reader).waiting == 0);
         proxy.down();
         until("the cut", || !writer.readers()[0].is_connected);
-        // More than the buffer holds, and than the quota.
+        // More elements than the buffer or the quota holds.
         for next in begin + 5..begin + 75 {
             writer.write(&element(next), NONE).unwrap();
         }
@@ -216,8 +216,8 @@ fn reader_finds_the_newest_elements_after_an_absence() {
         assert_eq!(check_run(&read, begin + 55), begin + 75);
         assert_eq!(reader.lost_total(), (outage + 1) * 50);
     }
-    // While disconnected, the newest elements are kept, and the others are not reported to any
-    // reader.
+    // Without readers, the newest elements are kept, and the loss of the others is not reported to
+    // any reader.
     readers.remove(0).close().unwrap();
     until("nobody", || writer.readers().is_empty());
     for next in 225..400 {
@@ -235,7 +235,7 @@ fn reader_finds_the_newest_elements_after_an_absence() {
     assert_eq!(writer.close(LONG)[0].left.elements, 0);
 }
 
-/// A frame is partially sent because the network stalls, and the ring is to release its bytes: it
+/// A frame is partially sent because the network stalls, and the ring releases its bytes: the frame
 /// is completed unaltered.
 ///
 /// Behaviour: B-62.

@@ -28,7 +28,7 @@ pub fn fan_in(capacity: usize, writers: usize) -> FanInOptions {
     }
 }
 
-/// Readers with buffers of such capacities that dial these URLs, and the writer.
+/// Creates readers with these options, which dial these URLs, and the writer.
 pub fn spread<T: Element>(
     url: &str,
     options: FanOutOptions,
@@ -56,8 +56,8 @@ pub fn read<T: Element>(peer: &str, options: Options) -> JoinHandle<Reader<T>> {
     thread::spawn(move || Reader::create(&fresh("reader"), options).unwrap())
 }
 
-/// Writers with buffers of such capacities, and the reader that they dial, in the order of their
-/// numbers there.
+/// Creates writers with these options, and the reader that they dial, in the order of their numbers
+/// at the reader.
 pub fn collect<T: Element>(
     url: &str,
     options: FanInOptions,

@@ -1,4 +1,4 @@
-//! One writer and several readers: each gets everything, and the slowest is waited for.
+//! One writer and several readers: each gets everything, and the writer waits for the slowest.
 
 use std::thread;
 
@@ -99,7 +99,7 @@ fn variable_size_elements_reach_each_reader() {
     for at in 0..3000 {
         writer.write(&text(at), LONG).unwrap();
     }
-    // Longer than the smaller buffer, though not than its own.
+    // Longer than the smaller buffer, but not than the writer's own.
     let long = "y".repeat(3000);
     match writer.write(&long, LONG) {
         Err(StreamError::TooLong { bytes, max }) => assert!(bytes > 3000 && max == 2000),
@@ -122,7 +122,7 @@ fn slowest_reader_blocks_the_writer() {
     writer.write_many(&elements(10..15), LONG).unwrap();
     timed_out(writer.write(&-1.0, SHORT));
     timed_out(run(writer.write_many_async(&[-1.0], SHORT)));
-    // The other one has everything.
+    // The fast reader has everything.
     assert_eq!(check_run(&fast.read_many(15, LONG).unwrap(), 0), 15);
     writer.flush(Until::Sent, NONE).unwrap();
     timed_out(writer.flush(Until::Available, SHORT));
@@ -289,7 +289,7 @@ fn readers_above_the_limit_are_refused_until_one_leaves() {
         }
         other => panic!("{other:?}"),
     }
-    // One that has more time gets the place of the first.
+    // A reader that waits longer gets the place of the first.
     let third = read::<f64>(&url, options(100));
     readers.remove(0).close().unwrap();
     let mut third = third.join().unwrap();
@@ -327,7 +327,7 @@ fn a_reader_of_another_type_is_refused_and_the_others_are_not() {
     }
     writer.write(&1.5, LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), 1.5);
-    // It is the readers that dial.
+    // The readers dial, so the writer must not name a peer.
     let dials = FanOutOptions {
         options: naming("tl://localhost/reader", options(10)),
         ..FanOutOptions::default()

@@ -1,18 +1,18 @@
-//! A crash at every call to the disk, with everything that it can leave behind.
+//! A crash at every call to the disk, with every state that it can leave behind.
 
 use trunkline_stream::journal::Durability;
 use trunkline_stream::journal::sim_disk::{Crash, Rest, Tear};
 
 use crate::world::{Plan, World, steps};
 
-/// Calls that the undisturbed run makes to either disk.
+/// Returns the number of calls that the undisturbed run makes to each disk.
 fn calls(seed: u64, count: usize, durability: Durability) -> [u64; 2] {
     let mut world = World::new(durability, None);
     world.run(&steps(seed, count));
     [world.disks[0].calls(), world.disks[1].calls()]
 }
 
-/// Runs the scenario with a crash at each call of each side; returns how many crashes there were.
+/// Runs the scenario with a crash at each call of each side, and returns the number of crashes.
 fn crash_everywhere(
     seed: u64,
     count: usize,
@@ -58,12 +58,12 @@ fn power(bytes: u64, rest: Rest, names: u64) -> Crash {
     Crash::PowerFailed(Tear { bytes, rest, names })
 }
 
-/// A write that was under way has written these many of its bytes.
+/// The number of bytes that a write under way has written at the crash.
 const WRITTEN: [u64; 7] = [0, 1, 8, 23, 24, 31, u64::MAX];
 
 /// Behaviour: B-60.
 ///
-/// Either program is killed at every call to its disk, and in every byte of a record.
+/// Either program is killed at every call to its disk, and at every byte of a record.
 #[test]
 fn program_killed_at_any_call_loses_and_duplicates_nothing() {
     for seed in 0..12 {
@@ -101,7 +101,7 @@ fn power_failure_at_any_call_loses_and_duplicates_nothing() {
 
 /// Behaviour: B-60.
 ///
-/// It crashes again while it recovers, at every call of that.
+/// The program crashes again during recovery, at every call.
 #[test]
 fn a_crash_during_the_recovery_from_a_crash_changes_nothing() {
     let crashes = [

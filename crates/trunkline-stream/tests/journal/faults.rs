@@ -32,7 +32,7 @@ fn failure(kind: ErrorKind) -> Failure {
 
 /// Behaviour: B-60.
 ///
-/// Every call to either disk fails once: the stream continues, and everything passes once.
+/// Every call to either disk fails once: the stream continues, and every element passes once.
 #[test]
 fn failed_disk_call_loses_and_duplicates_nothing() {
     let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
@@ -144,8 +144,8 @@ fn failed_sync_ends_the_endpoint() {
     assert_eq!(sut.next_bytes().unwrap(), bytes(0, 2 * ELEMENT));
 }
 
-/// A journal in three files that is completely on the disk. The last file has five records;
-/// `synced` of them are safe, according to the record after them.
+/// A journal in three files that is completely on the disk. The last file has five records; if
+/// `synced`, the last record states that those before it are durable.
 fn worn_disk(synced: bool) -> SimDisk {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
@@ -227,8 +227,8 @@ fn flipped_bit_never_loses_data_silently() {
 
 /// Behaviour: B-60.
 ///
-/// A sync fails, and the reader has everything: the cursor must not pass safe data. After a loss of
-/// power the journal opens with its previous content.
+/// A sync fails, although the reader has everything: the cursor must not pass durable data. After a
+/// loss of power, the journal opens with its previous content.
 #[test]
 fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
     let disk = SimDisk::default();
@@ -304,7 +304,7 @@ fn full_journal_has_room_after_the_reader_syncs() {
             let count = sut.next_bytes().unwrap().len();
             sut.note_pushed(count);
         }
-        // Finally also the part in the current file.
+        // In some rounds, this releases everything, including the current file.
         trimmed = sut.written() - 8 * (round % 7);
         sut.trim(trimmed, trimmed / ELEMENT).unwrap();
         assert!(sut.has_room(1000).unwrap());
@@ -313,8 +313,8 @@ fn full_journal_has_room_after_the_reader_syncs() {
 
 /// Behaviour: B-60.
 ///
-/// The stream has ended and its journal is emptied, with a crash at every call of that: afterwards
-/// there is the whole old stream, or the beginning of another.
+/// The stream has ended and its journal is emptied, with a crash at every call: afterwards the
+/// journal has the whole old stream, or is empty.
 #[test]
 fn an_ended_stream_leaves_an_empty_journal() {
     let mut call = 0;

@@ -1,17 +1,17 @@
-//! The invariants of a stream with journals under any crashes: independent of the code under test.
+//! The invariants of a stream with journals under any crashes, independent of the code under test.
 
 /// The reports to the two programs, and their actions. Positions in bytes.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// Reported as written to the writing program.
+    /// Position reported as written to the writing program.
     pub written: u64,
-    /// It has tried to write up to here.
+    /// Position up to which that program has tried to write.
     pub tried: u64,
-    /// Reported as durable to the writer.
+    /// Position reported as durable to the writer.
     pub durable: u64,
-    /// Reported as committed to the reading program.
+    /// Position reported as committed to the reading program.
     pub committed: u64,
-    /// It has tried to commit up to here.
+    /// Position up to which that program has tried to commit.
     pub commit_tried: u64,
     /// The bytes of the stream that the reading program has, each once.
     pub received: Vec<u8>,
@@ -30,7 +30,7 @@ pub fn bytes(from: u64, to: u64) -> Vec<u8> {
 
 impl Model {
     /// The writer is restarted, and continues at `written` with the bytes from `kept` on.
-    /// `forgets`: power failed, and the writer had promised nothing for that.
+    /// `forgets`: power failed, and the writer's durability does not cover that.
     pub fn writer_is_back(&self, kept: u64, written: u64, forgets: bool) {
         assert!(kept <= written);
         assert!(
@@ -64,13 +64,13 @@ impl Model {
         self.committed = read;
     }
 
-    /// The reading program has these bytes.
+    /// Called when the reading program has received these bytes.
     pub fn receive(&mut self, from: u64, received: &[u8]) {
         assert_eq!(from, self.received.len() as u64, "lost or doubled");
         self.received.extend_from_slice(received);
     }
 
-    /// Everything is over.
+    /// Checks at the end that the reading program has everything.
     pub fn finish(&self, total: u64) {
         assert_eq!(self.received, bytes(0, total));
     }

@@ -1,5 +1,5 @@
-//! Two journals, a program on each side, and the transport between them: the minimal parts of
-//! endpoints for a stream to pass.
+//! Two journals, a program on each side, and the transport between them: the minimum that a stream
+//! needs.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use trunkline_stream::journal::{
 
 use crate::model::{Model, bytes};
 
-/// Bytes of an element.
+/// Size of an element, in bytes.
 pub const ELEMENT: u64 = 8;
 
-/// The events, in order.
+/// An event of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The program writes this number of elements.
@@ -23,21 +23,21 @@ pub enum Step {
     Pass(u64),
     SyncWriter,
     SyncReader,
-    /// The writer learns which bytes are safe.
+    /// The writer learns which bytes are durable.
     Tell,
     /// The program reads and commits this number of elements.
     Read(u64),
 }
 
-/// One side is to crash there.
+/// The point at which one side crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     pub of_writer: bool,
-    /// In this call to its disk, of which this number of bytes are written.
+    /// The call to its disk that the crash interrupts, after `bytes` bytes were written.
     pub call: u64,
     pub bytes: u64,
     pub crash: Crash,
-    /// In its next run it crashes again, in this call, and so.
+    /// The call of its next run in which it crashes again, and the kind of crash.
     pub again: Option<(u64, Crash)>,
 }
 
@@ -52,9 +52,9 @@ pub struct World {
     pub bounds: Bounds,
     pub model: Model,
     pub crashes: u64,
-    /// Calls to the disks fail, without a crash.
+    /// Calls to the disks may fail, without a crash.
     pub may_fail: bool,
-    /// In the reader's buffer.
+    /// Contents of the reader's buffer.
     arrived: Vec<u8>,
     plan: Option<Plan>,
     total: u64,
@@ -76,7 +76,7 @@ pub const BOUNDS: Bounds = Bounds {
     segment_bytes: 200,
 };
 
-/// The steps of a seed, of which the last ones bring everything to its end.
+/// Returns the random steps of a seed.
 pub fn steps(seed: u64, count: usize) -> Vec<Step> {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |below: u64| {
@@ -119,7 +119,8 @@ impl World {
         Arc::new(self.disks[usize::from(!of_writer)].clone())
     }
 
-    /// Runs the steps, then lets everything pass, with a crash where it is planned.
+    /// Runs the steps, then continues until everything is committed, with a crash where one is
+    /// planned.
     pub fn run(&mut self, steps: &[Step]) {
         let write = |step: &Step| match step {
             Step::Write(count) => count * ELEMENT,
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// The program of a side starts, for the first time or again.
+    /// Starts the programs of both sides, for the first time or again.
     fn open_both(&mut self) -> Sides {
         for of_writer in [true, false] {
             if self.disks[usize::from(!of_writer)].is_stopped() {
@@ -212,7 +213,7 @@ impl World {
         let (writer, start) = opened.map_err(|error| (true, error))?;
         self.model
             .writer_is_back(start.kept, start.written, forgets[0]);
-        // The program writes unknown elements again.
+        // The program writes the elements again that the journal does not have.
         self.model.written = start.written;
         self.model.tried = start.written.max(self.model.tried);
         let opened = ReaderJournal::open(self.disk(false), &owner(false), bounds, durability);
@@ -262,7 +263,7 @@ impl World {
                     let from = writer.position();
                     // Bytes that the reader already has.
                     let skipped = reader.arrived().saturating_sub(from).min(len as u64);
-                    // In pieces of the network's choice, but whole elements.
+                    // In pieces of whole elements, as a network may split them.
                     for piece in piece[skipped as usize..].chunks(3 * ELEMENT as usize) {
                         reader.append(piece)?;
                         self.arrived.extend_from_slice(piece);

@@ -8,19 +8,19 @@ use trunkline_stream::{Closed, Commit, Durability, StreamError, Until, Writer};
 
 use crate::pair::{CUT_OFF, Pair};
 
-/// Bytes of a journal, and of each of its segments.
+/// Size limits of a journal, and of each of its segments, in bytes.
 const BOUND: u64 = 1 << 20;
 const SEGMENT: u64 = BOUND / 8;
 
-/// Bytes of a record of one element at most, with that of its commit.
+/// Upper bound for the size of a record of one element and that of its commit, in bytes.
 const RECORDS: u64 = 100;
 
-/// A file of the journal of that side.
+/// A file in the journal of this side.
 fn file(pair: &Pair, side: usize, name: &str) -> PathBuf {
     pair.journal(side).join(name)
 }
 
-/// A read gets all that it asks for, or nothing, also where only a part of it could be stored.
+/// A read gets all the elements that it asks for, or none, even if some of them could be stored.
 ///
 /// Behaviour: NS-30, NS-31, NS-36, B-60.
 #[test]
@@ -46,7 +46,7 @@ fn read_on_a_full_disk_returns_no_partial_data() {
         written += 1;
     };
     write();
-    // No other segment can be begun: the disk fails when this one is full.
+    // No other segment can be created, so the disk fails when this one is full.
     fs::create_dir(file(&pair, 1, "0000000000000002.log")).unwrap();
     while length() < SEGMENT - 4 * RECORDS {
         assert_eq!(reader.read(CUT_OFF).unwrap(), next);
@@ -59,7 +59,7 @@ fn read_on_a_full_disk_returns_no_partial_data() {
     }
     let stored = reader.available();
     assert!(stored > 2, "{stored}");
-    // This one cannot be stored.
+    // This element cannot be stored.
     writer.write(&written, CUT_OFF).unwrap();
     let error = reader.read_many(stored + 1, CUT_OFF).unwrap_err();
     let is_told = matches!(&error, StreamError::Journal(error) if error.is_passing());
@@ -88,8 +88,8 @@ fn mend(pair: &Pair, side: usize) {
     fs::remove_dir(file(pair, side, "cursor.new")).unwrap();
 }
 
-/// A program learns that its journal was not emptied, and so is who watches the end. The next run
-/// finds the stream at its end, and empties it.
+/// A program learns that its journal was not emptied, and so does a monitor of the end. The next
+/// run finds the stream at its end, and empties the journal.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]
@@ -119,7 +119,7 @@ fn close_reports_a_journal_that_was_not_emptied() {
         assert_eq!(monitors[side].properties().journal, told[side]);
         mend(&pair, side);
     }
-    // Neither continues but with this end; then another stream begins.
+    // Both ends continue at the end of the stream; after that, another stream begins.
     let (writer, mut reader) = pair.both::<u64>();
     assert_eq!(writer.properties().total, 2);
     assert_eq!(writer.close(CUT_OFF), Closed::default());
@@ -132,7 +132,7 @@ fn close_reports_a_journal_that_was_not_emptied() {
     assert_eq!(reader.properties().total, 1);
 }
 
-/// Like above, for an abort.
+/// The same for an abort.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]
@@ -150,8 +150,8 @@ fn abort_reports_a_journal_that_was_not_emptied() {
     assert_eq!(monitor.properties().journal, aborted.journal_error);
 }
 
-/// The end itself cannot be stored: closing does not wait for an unreachable reader, and the stream
-/// continues in the next run.
+/// The end of the stream cannot be stored: closing does not wait for an unreachable reader, and the
+/// stream continues in the next run.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]

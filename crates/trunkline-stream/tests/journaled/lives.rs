@@ -30,7 +30,7 @@ fn stream_continues_after_both_ends_restart() {
                 next_read += 1;
             }
             reader.commit().unwrap();
-            // Not committed: it comes again.
+            // Not committed, so it is delivered again.
             assert_eq!(reader.read(CUT_OFF).unwrap(), next_read);
         }
         let (writer, mut reader) = pair.both::<u64>();
@@ -63,7 +63,7 @@ fn an_outage_longer_than_the_buffer_loses_nothing() {
     drop((writer, reader));
     let text = |i: u64| "x".repeat(i as usize % 40) + &i.to_string();
     for life in 0..4 {
-        // There is no peer, and it does not wait.
+        // There is no peer, and the writes do not wait.
         let mut writer = pair.writer::<String>();
         for i in life * count / 4..(life + 1) * count / 4 {
             writer.write(&text(i), Some(Duration::ZERO)).unwrap();
@@ -97,8 +97,8 @@ fn journaled_reader_reconnects_to_a_writer_without_journal() {
     let mut reader = pair.reader::<u64>();
     assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
     writer.flush(Until::Durable, CUT_OFF).unwrap();
-    // Another writer is not the one that this stream was from, and waits until the reading program
-    // is done with it.
+    // Another writer does not continue this stream, and waits until the reading program is done
+    // with it.
     drop((writer, reader));
     let mut reader = pair.reader::<u64>();
     let options = pair.options(0);
@@ -237,8 +237,8 @@ fn ended_journal_reports_its_content_in_the_next_run() {
 
 /// Behaviour: B-60.
 ///
-/// A removed journal does not leave a gap in the stream: an end in the middle gets an error about
-/// lost data, and no wrong data.
+/// A removed journal does not leave a gap in the stream: an end that would begin in the middle gets
+/// an error about lost data, and no wrong data.
 #[test]
 fn a_removed_journal_does_not_begin_in_the_middle() {
     let mut pair = Pair::new(Durability::Process);
@@ -270,7 +270,7 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
             first.flush(Until::Durable, CUT_OFF).unwrap();
             drop(second);
             std::fs::remove_dir_all(journal).unwrap();
-            // Its writer takes it for one that continues where the other was.
+            // The writer takes this reader for the one that continues the stream.
             let local = reader().and_then(|mut reader| reader.read(CUT_OFF));
             let is_told = matches!(
                 local,

@@ -9,7 +9,7 @@ use trunkline_stream::{Durability, JournalOptions, Options, Reader, Writer};
 
 pub const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Elements of either buffer.
+/// Capacity of each buffer, in elements.
 pub const CAPACITY: usize = 100;
 
 pub fn free_port() -> u16 {

@@ -1,4 +1,4 @@
-//! Programs that start again without a journal, where the other end has one.
+//! Programs that restart without a journal while the other end has one.
 
 use trunkline_stream::{Durability, Options, Reader, StreamError, Until, Writer};
 
@@ -17,10 +17,11 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [0, 1, 2, 3]);
         drop(writer);
         drop(reader);
-        // It knows its reader, for which it does not wait.
+        // The writer knows its reader from the journal, so its creation does not wait for the
+        // reader.
         let mut writer = pair.writer::<u64>();
         writer.write_many(&[4, 5, 6], CUT_OFF).unwrap();
-        // A dialled end is created when it gets the error.
+        // A dialled end may get the error only after it was created.
         let of_reader = Reader::<u64>::create(&pair.url(1), pair.options(1))
             .and_then(|mut reader| reader.read(CUT_OFF))
             .unwrap_err();
@@ -31,7 +32,7 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         let said = writer.properties().fault.map(|fault| fault.to_string());
         assert_eq!(said, Some(of_writer.to_string()));
         drop(writer);
-        // A reader that may take the place of the other one gets the written elements.
+        // A reader that is accepted as a successor gets the written elements.
         let anybody = Options {
             takes_successor: true,
             ..pair.options(0)
@@ -42,7 +43,7 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
     }
 }
 
-/// Like above, in the other direction.
+/// The same in the other direction.
 ///
 /// Behaviour: NS-71, B-60.
 #[test]
@@ -64,7 +65,7 @@ fn writer_without_a_journal_does_not_match_a_readers_journal() {
             })
             .unwrap_err();
         assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
-        // Its elements belong to its program.
+        // Elements that have arrived can still be read.
         assert_eq!(reader.properties().total, 2);
         let of_reader = loop {
             match reader.read(CUT_OFF) {

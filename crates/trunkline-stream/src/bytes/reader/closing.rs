@@ -9,19 +9,19 @@ use crate::end::{ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
 use crate::wait::Waits;
 
-/// Longest time that a reader that has everything waits until its writer knows.
+/// Longest wait, once everything has arrived, for the writer to learn of it.
 const LINGER: Duration = Duration::from_secs(3);
 
 impl ReaderCore {
-    /// Destroys the end, and sends the writer the position that was reached.
+    /// Destroys the end, and sends the writer the position that the reader reached.
     pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
             // If the final acknowledgement was lost with the connection, the writer reconnects to
-            // get it; otherwise it would not know what the reader has. A writer with a journal
-            // might already be at its next stream, and must not be taken for the one that wrote
-            // this stream.
+            // get it; otherwise it would not know how much the reader has received. A writer with a
+            // journal may already be in its next stream, and must not be mistaken for the writer of
+            // this one.
             let has_journal = self.journal.is_some();
             let told = |end: &mut StreamEndpoint<ReaderEnd>, _| {
                 let is_gone = has_journal && !end.link.is_connected();
@@ -60,7 +60,7 @@ impl Drop for ReaderCore {
     }
 }
 
-/// Returns true if everything has arrived, but the writer is not known to know.
+/// Returns true if everything has arrived, but the writer may not know it yet.
 fn is_at_end(link: &ReaderLink) -> bool {
     let has_end = |close: StreamClose| close.position <= link.arrived();
     !link.is_over() && link.end().is_some_and(has_end)

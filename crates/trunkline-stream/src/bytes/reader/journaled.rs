@@ -5,7 +5,7 @@ use crate::error::StreamError;
 use crate::journal::{Commit, Durability, JournalError, JournalOptions};
 use crate::wait::Waits;
 
-/// When elements count as read, and how durable that is.
+/// When elements count as read, and how durable a commit is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commits {
     commit: Commit,
@@ -24,7 +24,7 @@ impl ReaderCore {
         self
     }
 
-    /// Commits before the next read, in the mode `ByNextRead`: reading again means that the program
+    /// In the mode `ByNextRead`, commits before the next read: reading again means that the program
     /// is done with the previous elements.
     pub(super) async fn commit_before_read(
         &mut self,
@@ -70,7 +70,7 @@ impl ReaderCore {
         let _ = self.append_commit();
     }
 
-    /// Ends the use of the journal after the end was destroyed.
+    /// Finishes with the journal after the end has been destroyed.
     pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.finish_journal(lineage))

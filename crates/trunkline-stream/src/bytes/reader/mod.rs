@@ -1,4 +1,4 @@
-//! The reader in bytes: the common core of every kind of reader.
+//! The byte-level core of every kind of reader.
 
 mod closing;
 mod journaled;
@@ -26,10 +26,9 @@ use crate::wait::Waits;
 
 pub use self::region::{ByteRegion, Region};
 
-/// Memory for copies, in bytes, that a reader keeps between calls.
+/// Memory for copied elements that a reader keeps between calls, in bytes.
 const COPIED_KEPT: usize = 1 << 20;
 
-/// The common core of every kind of reader.
 pub struct ReaderCore {
     pub(crate) link: EndpointHandle<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
@@ -50,7 +49,7 @@ pub struct ReaderCore {
     registration: Option<Registration>,
 }
 
-/// The wait for these bytes and elements.
+/// A wait for this many bytes and elements.
 struct Elements<'a> {
     ring: &'a mut ElementConsumer,
     bytes: u64,
@@ -59,7 +58,7 @@ struct Elements<'a> {
 
 impl Ring for Elements<'_> {
     fn has(&mut self) -> bool {
-        // Invalid positions from the other program are detected by the link.
+        // The link detects invalid positions from the other program.
         self.ring.has(self.bytes, self.elements).unwrap_or(false)
     }
 
@@ -120,13 +119,13 @@ impl ReaderCore {
     }
 
     pub(crate) fn available(&mut self) -> usize {
-        // Only this program has the memory, so its positions are valid.
+        // The link detects invalid positions from the other program.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
         let elements = elements.min(self.capacity).min(self.before_lost());
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
-    /// Elements before the next gap.
+    /// Number of elements before the next gap.
     #[inline]
     fn before_lost(&self) -> u64 {
         match &self.lost_at {
@@ -151,8 +150,8 @@ impl ReaderCore {
         is_read
     }
 
-    /// Waits until the elements are available, and returns how many the call gets: all that it asks
-    /// for, those before a gap, or the rest of a stream that has ended (NS-48).
+    /// Waits until the elements are available, and returns how many of them the caller gets: as
+    /// many as it asked for, those before a gap, or the rest of a stream that has ended (NS-48).
     pub(crate) async fn wait_for(
         &mut self,
         waits: &impl Waits,
@@ -351,7 +350,7 @@ impl ReaderCore {
         bytes
     }
 
-    /// Elements that the writer is known to have dropped.
+    /// Number of elements that the writer is known to have dropped.
     pub(crate) fn lost_total(&self) -> u64 {
         self.link.with(|end, _, _| end.link.lost())
     }
@@ -366,7 +365,7 @@ impl ReaderCore {
         self.gave_back();
     }
 
-    /// Makes sure that the writer learns that room was returned to the ring.
+    /// Makes sure that the writer learns that the ring has room again.
     #[inline(always)]
     fn gave_back(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {

@@ -12,23 +12,23 @@ use crate::wait::Waits;
 /// Default time for which closing a writer waits for the reader to receive everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reason given to the reader when its writer is closed before it has received everything.
+/// Reason given to the reader if its writer is closed before the reader has received everything.
 pub(crate) const NOT_TAKEN_IN_TIME: &str =
     "it was closed, and the reader did not take the remaining elements in time";
 
-/// Reason given to the reader when its writer is aborted and the program states none.
+/// Reason given to the reader if its writer is aborted without a reason.
 pub(crate) const ABORTED: &str = "its program aborted it";
 
-/// Reason given to the reader when the writer's program panics.
+/// Reason given to the reader if the writer's program panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
 /// The result of closing or destroying a writer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
-    /// Number of elements that were written and that the reader is not known to have.
+    /// Number of elements that were written but that the reader is not known to have.
     pub elements: u64,
-    /// Of these, the number that were in flight when the connection was lost: the reader may have
-    /// them. 0 once the two ends have determined how many arrived.
+    /// How many of these were in flight when the connection was lost: the reader may have them. 0
+    /// once the two ends have determined how many arrived.
     pub in_doubt: u64,
     /// The reason why the end of the stream is not in the journal, or why the journal was not
     /// emptied. An endpoint created with the same journal continues this stream, and can then be
@@ -37,9 +37,9 @@ pub struct Closed {
 }
 
 impl WriterCore {
-    /// Ends the stream: waits until the reader has received everything, and returns what it
-    /// has not received. After a timeout, a journal keeps those elements. Without a journal they
-    /// are given up, and the reader is notified, because it would otherwise wait for them.
+    /// Ends the stream: waits until the reader has received everything, and reports the elements
+    /// that it has not received. After a timeout, a journal keeps those elements. Without a journal
+    /// they are discarded and the reader is notified, because it would otherwise wait for them.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
         let ended = self.link.with(|end, _, _| {
             end.end_journal()?;
@@ -64,8 +64,8 @@ impl WriterCore {
         }
     }
 
-    /// Sends no more elements, and tells the reader why. Waits at most a second to learn what the
-    /// reader has received.
+    /// Stops sending elements, and tells the reader why. Waits at most one second to learn how much
+    /// the reader has received.
     pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.poll_ring();
@@ -98,7 +98,7 @@ impl Drop for WriterCore {
         if self.journal.is_some() {
             self.leave();
         } else if self.link.is_closed() {
-            // The program has closed or aborted it.
+            // Already closed or aborted by the program.
         } else if std::thread::panicking() {
             // The stream is incomplete, and the reader must not take it for complete. Does not
             // wait, because the reader may belong to the part of the program that panicked.

@@ -1,4 +1,4 @@
-//! Flushing: waiting until everything written has been sent, is available, read or durable.
+//! Flushing: waiting until everything written has been sent, or is available, read or durable.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::wait::Waits;
 
 const NOT_READ: &str = "not all elements have come so far";
 
-/// The wait until this many elements have been read in total.
+/// A wait until this many elements have been read in total.
 struct Read<'a> {
     ring: &'a mut ElementProducer,
     elements: u64,
@@ -21,7 +21,7 @@ struct Read<'a> {
 
 impl Ring for Read<'_> {
     fn has(&mut self) -> bool {
-        // Invalid positions from the other program are detected by the link.
+        // The link detects invalid positions from the other program.
         let read = self.ring.read_elements();
         read.is_ok_and(|read| read >= self.elements)
     }
@@ -38,7 +38,7 @@ impl Ring for Read<'_> {
 }
 
 impl WriterCore {
-    /// Sends everything now, and waits until it has reached `until`.
+    /// Sends everything now, and waits until it has reached the state `until`.
     pub(crate) async fn flush(
         &mut self,
         waits: &impl Waits,
@@ -51,7 +51,7 @@ impl WriterCore {
         if self.is_shared {
             self.wake_reader();
         }
-        // Waking the reader has shown if it still shares the ring.
+        // Waking the reader shows whether it still shares the ring.
         if self.is_shared {
             return self.flush_shared(waits, until, timeout).await;
         }

@@ -1,4 +1,4 @@
-//! The writer in bytes: the common core of every kind of writer.
+//! The byte-level core of every kind of writer.
 
 mod closed;
 mod flushing;
@@ -22,7 +22,6 @@ use crate::wait::Waits;
 pub use self::closed::Closed;
 pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 
-/// The common core of every kind of writer.
 pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
@@ -32,9 +31,9 @@ pub struct WriterCore {
     bytes_max: u64,
     /// Length of the longest element known to fit both buffers.
     fits: usize,
-    /// Bytes written since the link last looked at the ring.
+    /// Bytes written since the link last polled the ring.
     unsent: u64,
-    /// Total of elements written at the last flush.
+    /// Total number of elements written at the last flush.
     flushed: u64,
     /// The last flush covered at most one element.
     flushes_each: bool,
@@ -42,8 +41,9 @@ pub struct WriterCore {
     has_sent: bool,
     /// The ring is shared with the other end's process.
     is_shared: bool,
-    /// Total of elements written at the last wake of the other end, until it has read them: it may
-    /// sleep again, waiting for more elements, without saying so at once.
+    /// Total number of elements written when the other end was last woken. Cleared when the other
+    /// end has read them: until then it may have gone back to sleep to wait for more elements, and
+    /// may announce this only later.
     woken_at: Option<u64>,
     wait_policy: WaitPolicy,
     /// Locked during a write, if the ring's memory may be released.
@@ -56,7 +56,7 @@ pub struct WriterCore {
     registration: Option<Registration>,
 }
 
-/// The wait for room for these bytes and elements.
+/// A wait for room for this many bytes and elements.
 struct Room<'a> {
     ring: &'a mut ElementProducer,
     bytes: u64,
@@ -65,7 +65,7 @@ struct Room<'a> {
 
 impl Ring for Room<'_> {
     fn has(&mut self) -> bool {
-        // Invalid positions from the other program are detected by the link.
+        // The link detects invalid positions from the other program.
         self.ring
             .has_room(self.bytes, self.elements)
             .unwrap_or(false)
@@ -129,7 +129,7 @@ impl WriterCore {
     }
 
     pub(crate) fn room(&mut self) -> usize {
-        // Only this program has the memory, so its positions are valid.
+        // The link detects invalid positions from the other program.
         let freed = self.ring.read_elements().unwrap_or(0);
         let kept = self.ring.written_elements().saturating_sub(freed);
         let room = self.ring.shape().capacity().saturating_sub(kept);
@@ -182,7 +182,7 @@ impl WriterCore {
         // A poisoned lock is fine: it protects no state that could be left half changed.
         let writing = self.writing.as_ref();
         let held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Only this program has the memory, so its positions are valid.
+        // The link detects invalid positions from the other program.
         let is_pushed = self.ring.push(bytes, elements).unwrap_or(false);
         drop(held);
         if is_pushed {
@@ -324,7 +324,7 @@ impl WriterCore {
     }
 }
 
-/// The condition in the time-out error of a write.
+/// The unmet condition in a write's timeout error.
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
 fn is_shared(link: &EndpointHandle<WriterEnd>) -> bool {

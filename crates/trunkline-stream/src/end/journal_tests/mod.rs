@@ -1,4 +1,4 @@
-//! Both ends with journals on disks that crash at every call, verified by the checker of the
+//! Both ends with journals on disks that crash at every call, verified by the model of the
 //! journals' own tests.
 
 #[path = "../../../tests/journal/model.rs"]
@@ -167,7 +167,7 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
 
 /// Behaviour: B-60.
 ///
-/// Once the writer knows that the reader has the end of the stream, it may go for good: the
+/// Once the writer knows that the reader has the end of the stream, it can leave for good: the
 /// reader's journal has everything.
 #[test]
 fn an_end_that_is_known_is_safe() {
@@ -212,8 +212,8 @@ fn an_end_that_is_known_is_safe() {
 
 /// Behaviour: B-60.
 ///
-/// When the writer's disk is full, nothing that it refuses is in the stream, everything it has is
-/// delivered, and it continues once there is room.
+/// When the writer's disk is full, refused elements are not in the stream, stored elements are
+/// delivered, and writing continues once there is room.
 #[test]
 fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
     let mut world = World::new(Durability::Process, None);

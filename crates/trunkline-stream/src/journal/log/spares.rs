@@ -9,12 +9,12 @@ use crate::journal::error::JournalError;
 
 const SPARE_SUFFIX: &str = ".spare";
 
-/// Number of files kept for reuse: a file that has its space on the disk and in the page cache can
-/// be written several times faster than a new one.
+/// Number of files kept for reuse: a file that already has its space on the disk and in the page
+/// cache can be written several times faster than a new one.
 const SPARES_MAX: usize = 4;
 
-/// Segments that are retired together, because each time costs one write of the cursor and three
-/// syncs.
+/// Number of segments retired together, because each retirement costs one write of the cursor and
+/// three syncs.
 pub(super) const RETIRED_TOGETHER: usize = 4;
 
 /// A former segment file, to be reused for another segment.

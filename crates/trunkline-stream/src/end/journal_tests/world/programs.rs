@@ -21,7 +21,7 @@ impl World {
         let Some(mark) = writer.end.write(&run, (to - from) / ELEMENT)? else {
             return Ok(());
         };
-        // In half of the calls the sync of the disk comes later.
+        // In half of the calls, the disk is synced later.
         if count.is_multiple_of(2) {
             self.sync(0);
         }
