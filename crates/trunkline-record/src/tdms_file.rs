@@ -60,7 +60,7 @@ pub fn tdms_queue(
     let sums_path = sums_path(path);
     remove_leftovers(path)?;
     if options.has_sums {
-        // For one write and one sync.
+        // One write and one sync run at a time.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
