@@ -13,7 +13,7 @@ use crate::place::{Place, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// io_uring if it is available, otherwise plain writes; [`FileReport`] reports which was chosen.
+    /// io_uring if it is available, otherwise plain writes; [`FileReport`] names the choice.
     #[default]
     BestThereIs,
     /// io_uring only.
@@ -24,7 +24,7 @@ pub enum BackendChoice {
 /// The requested use of the page cache; direct I/O (`O_DIRECT`) bypasses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Directness {
-    /// Direct if the file system supports it; [`FileReport`] reports which was chosen.
+    /// Direct if the file system supports it; [`FileReport`] names the choice.
     #[default]
     IfPossible,
     /// Direct, or fail.

@@ -21,7 +21,6 @@ pub enum RoomState {
 /// Free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// The state of the free space.
     pub state: RoomState,
     /// Number of bytes that can still be written, including reserved ones; `None` if the file
     /// system does not report them.
