@@ -30,7 +30,7 @@ pub struct SimOutput {
 /// The error after which a device stops playing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A sample differs from what was acquired.
+    /// A sample differs from the acquired one.
     #[error(transparent)]
     Wrong(#[from] WrongSample),
     /// The positions in the ring are invalid.

@@ -12,14 +12,14 @@
 //! switched off. Several writes are outstanding at a time and may complete in any order; the file
 //! holds the data in the order of the calls.
 //!
-//! # Every prefix opens
+//! # Every prefix of a file opens
 //!
 //! The unit of appending is a *segment*: a header followed by regions. The regions are written
 //! first, and the header only once they are in the file. If the program is killed at any point, the
 //! file therefore contains complete segments, followed at most by a placeholder, which readers
 //! treat as an incomplete segment. Only placeholders are ever overwritten.
 //!
-//! # Durable
+//! # Durability
 //!
 //! [`Durability`] defines what the counts of this crate mean: either the data is in the file and
 //! survives a crash of the program, or it is on the disk and survives a power loss. The second
@@ -40,7 +40,7 @@
 //! - [`VariableRecording`], [`RecordedVariables`] in `variables`: write timestamped updates of
 //!   variables to a file and read them back. [`ElementSeries`]: stream elements in the same
 //!   channels.
-//! - `staging`: aligned memory for headers.
+//! - `staging`: aligned memory for headers and copied data.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The location of a file that is no longer at the name it was created with.
+/// The location of a file that no longer has the name it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
     /// The file has no name any more: it was removed, or another file took its name. Its data is

@@ -27,8 +27,8 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     }))
 }
 
-/// Returns the path of file `number` of the series that begins with `first`: for `run.tdms` that is
-/// `run.tdms`, `run_0002.tdms`, and so on.
+/// Returns the path of file `number` of the series that begins with `first`: `run.tdms`,
+/// `run_0002.tdms`, and so on.
 pub fn series_file(first: &Path, number: u32) -> PathBuf {
     if number < 2 {
         return first.to_owned();

@@ -11,7 +11,8 @@ use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 
-/// When a recording continues in another file. It always does so after a file has failed.
+/// The limits at which a recording continues in another file. It also does so after a file has
+/// failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotation {
     /// The file length in bytes from which a file accepts no further region. No limit by default.
@@ -337,7 +338,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         &self.current
     }
 
-    /// Returns the file that is currently written.
+    /// Returns the current file, mutably.
     pub fn current(&mut self) -> &mut TdmsRecording {
         &mut self.current
     }

@@ -7,7 +7,7 @@ pub struct Tear {
     pub bytes: u64,
     /// The state of the bytes after them.
     pub rest: Rest,
-    /// The name changes that survive: bit i stands for the i-th change since the folder was synced.
+    /// The name changes that survive: bit i represents the i-th change since the folder was synced.
     pub names: u64,
 }
 

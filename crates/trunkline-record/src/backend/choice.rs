@@ -1,4 +1,4 @@
-//! Opens files: selects the backend, and reports what was chosen and why.
+//! Opens files: selects the backend, and reports the choice and its reasons.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

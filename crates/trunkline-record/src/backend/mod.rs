@@ -169,30 +169,30 @@ pub trait Backend: Send + fmt::Debug {
     /// The memory stays mapped for as long as this backend lives.
     unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable>;
 
-    /// Begins a write.
+    /// Starts a write.
     ///
     /// # Errors
-    /// The system's error; the write has not begun.
+    /// The system's error; the write was not started.
     ///
     /// # Safety
     /// The memory stays mapped until the completion has been returned or this backend has been
     /// dropped.
     unsafe fn submit(&mut self, write: Write) -> io::Result<()>;
 
-    /// Begins a read.
+    /// Starts a read.
     ///
     /// # Errors
-    /// The system's error; the read has not begun.
+    /// The system's error; the read was not started.
     ///
     /// # Safety
     /// The memory stays mapped, and no other code reads or writes it, until the completion has been
     /// returned or this backend has been dropped.
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()>;
 
-    /// Begins an `fdatasync` of what has been written so far.
+    /// Starts an `fdatasync` of the data written so far.
     ///
     /// # Errors
-    /// The system's error; the sync has not begun.
+    /// The system's error; the sync was not started.
     fn submit_sync(&mut self, token: Token) -> io::Result<()>;
 
     /// Returns the next completion, or `None` if none arrives in time.

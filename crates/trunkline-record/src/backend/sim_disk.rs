@@ -22,7 +22,7 @@ pub enum SimFault {
     Short(usize),
     /// The operation never completes.
     Stands,
-    /// The operation is refused with this system error number and does not begin.
+    /// The operation is refused with this system error number and is not started.
     NotBegun(i32),
 }
 
@@ -115,7 +115,7 @@ impl SimDisk {
         self.state().now += time;
     }
 
-    /// Returns the number of operations begun so far, including refused ones.
+    /// Returns the number of operations started so far, including refused ones.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
@@ -331,7 +331,7 @@ impl Backend for SimDisk {
 
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
-        // Fits in a `Vec`'s length.
+        // The file is a `Vec`, so its length fits in a `usize`.
         state.length = state.length.max(length as usize);
         Ok(())
     }

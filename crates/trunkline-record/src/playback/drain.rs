@@ -17,7 +17,7 @@ pub struct PacedDrain {
     pacer: Pacer,
     has_begun: bool,
     is_late: bool,
-    /// The time since which the caller has had no room for a due row.
+    /// When the caller first had no room for the row that is due.
     held_since: Option<Duration>,
     underruns: u64,
 }
@@ -38,8 +38,8 @@ impl PacedDrain {
     /// Copies the rows that are due at `now` into `bytes`, as many as are available and fit, and
     /// returns their number. Time starts with the first row. A due row that is not available is
     /// late, and delays all later rows by the same time. A due row that does not fit delays them by
-    /// the time between this call and the next. A caller that has no room must therefore call this
-    /// method with empty `bytes`.
+    /// the time between this call and the next. A caller that waits for room must report this by
+    /// calling the method with empty `bytes`.
     pub fn take(&mut self, now: Duration, bytes: &mut [u8]) -> Result<u64, PlaybackError> {
         let there = self.drain.available().map_err(NoRegion::from)?;
         if there == 0 && !self.has_begun {

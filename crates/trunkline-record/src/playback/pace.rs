@@ -42,7 +42,7 @@ pub enum Gaps {
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
 /// Rows become due in order. If one could not be played in time, [`late`](Self::late) or
-/// [`hold`](Self::hold) delays it and all later rows; the delay is not caught up.
+/// [`hold`](Self::hold) delays it and all later rows; playback does not make up the delay.
 #[derive(Debug)]
 pub struct Pacer {
     /// `None`: every row is due at once.
@@ -206,7 +206,7 @@ impl RowClock {
                 passed: (passed, lost),
             } => {
                 while let Some(gap) = gaps.get(*passed).filter(|gap| gap.row <= row) {
-                    // A gap before the first row delays nothing.
+                    // A gap before the first row causes no delay.
                     if gap.row > 0 {
                         *lost = lost.saturating_add(gap.lost);
                     }

@@ -157,8 +157,9 @@ impl TdmsPlayback {
         })
     }
 
-    /// Starts reads as far as the ring has room and the maximum is not outstanding, without waiting
-    /// for a read. Returns the number of rows for which reads were started.
+    /// Starts reads for as long as the ring has room and fewer than the maximum number of reads are
+    /// outstanding, without waiting for a read. Returns the number of rows for which reads were
+    /// started.
     ///
     /// # Errors
     /// [`PlaybackError`]: no further rows are read. Rows that were already read are still played.

@@ -86,8 +86,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Examines a recording: `name.tdms`, and if a series begins with it, `name_0002.tdms` and so
-    /// on. [`missing`](Self::missing) returns the parts that are missing. No values are read.
+    /// Examines a recording: the file `name.tdms` and, if a series begins with it, `name_0002.tdms`
+    /// and so on. [`missing`](Self::missing) returns the parts that are missing. No values are
+    /// read.
     ///
     /// # Errors
     /// [`PlaybackError`] names the file and the cause.

@@ -1,4 +1,4 @@
-//! Begins writes and processes completions.
+//! Starts writes and processes completions.
 
 use std::io;
 

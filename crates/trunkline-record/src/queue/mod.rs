@@ -127,7 +127,7 @@ impl WriteQueue {
         self.unwritten = paths;
     }
 
-    /// Drops the queue and removes its files, even if data was written: it is of no use.
+    /// Drops the queue and removes its files, even if data was written, because it is of no use.
     pub(crate) fn give_up(mut self) {
         self.is_given_up = true;
     }

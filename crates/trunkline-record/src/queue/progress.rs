@@ -17,7 +17,7 @@ pub enum Durability {
 /// Whether disk space is reserved ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reservation {
-    /// Space is reserved ahead of what is written.
+    /// Space is reserved ahead of the written data.
     Ahead,
     /// The file system cannot reserve space.
     Unsupported,

@@ -14,7 +14,7 @@ pub enum RoomState {
     Enough,
     /// Less space than the alarm threshold.
     Low,
-    /// No space: nothing is written.
+    /// No space left; writing has stopped.
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! Reserves disk space and extends the file ahead of what is written.
+//! Reserves disk space and extends the file ahead of the written data.
 
 use std::io;
 

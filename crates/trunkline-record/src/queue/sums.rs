@@ -115,7 +115,7 @@ impl SumsFile {
     /// Stops writing to the file.
     pub(super) fn give_up(&mut self) {
         self.is_failed = true;
-        // A write that has not started never will.
+        // A write that has not started is abandoned.
         self.running = self.running.filter(|part| part.is_running);
     }
 

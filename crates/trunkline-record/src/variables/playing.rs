@@ -91,8 +91,8 @@ impl RecordedVariables {
         Self::of(vec![(1, path.to_owned())], path)
     }
 
-    /// Opens a recording: `path`, and if a series begins with it, `name_0002.tdms` and so on.
-    /// [`missing`](Self::missing) returns the parts that are missing.
+    /// Opens a recording: the file `path` and, if a series begins with it, `name_0002.tdms` and so
+    /// on. [`missing`](Self::missing) returns the parts that are missing.
     ///
     /// # Errors
     /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file is named like one of the series

@@ -41,8 +41,8 @@ pub struct VariableId(u32);
 /// with `value`.
 ///
 /// Updates wait in memory until they are [written](Self::write_out), or until they reach
-/// `waiting_bytes_max`. While the file accepts nothing, twice that may wait; further updates are
-/// lost and counted. Each write is one segment of complete updates.
+/// `waiting_bytes_max`. While the file accepts no data, twice that amount may wait; further updates
+/// are lost and counted. Each write is one segment of complete updates.
 ///
 /// For missing updates, the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted
 /// from 1; -1 means that their number is unknown. A unit and a description, if
@@ -81,7 +81,7 @@ pub struct VariableRecording<S> {
 
 impl<S: Segments> VariableRecording<S> {
     /// Creates a recording into `out`. About `waiting_bytes_max` bytes (at most 1 GiB) wait in
-    /// memory, and twice that when the file accepts nothing.
+    /// memory, and twice that while the file accepts no data.
     pub fn new(out: S, waiting_bytes_max: usize) -> Self {
         let writer = writer_of(&out);
         Self {
@@ -182,11 +182,11 @@ impl<S: Segments> VariableRecording<S> {
         set.map_err(|source| format_error(&one.group, source))
     }
 
-    /// Accepts an update, before which `lost` updates are missing.
+    /// Accepts an update that follows `lost` missing updates.
     ///
     /// # Errors
     /// [`VariableRecordError::File`]: the memory for waiting updates is full and the file accepts
-    /// nothing. The update is lost and counted. [`VariableRecordError::OtherType`],
+    /// no data. The update is lost and counted. [`VariableRecordError::OtherType`],
     /// [`VariableRecordError::TooLong`].
     pub fn take(
         &mut self,
