@@ -1,41 +1,39 @@
 //! The content of simulated samples: each sample encodes its device and its number.
 
-/// Low bits of a sample that hold its number; the bits above hold its device.
+/// Number of low bits of a sample that hold its number. The bits above hold its device.
 const NUMBER_BITS: u32 = 48;
 
-/// Bytes of a sample, little-endian.
+/// Size of a sample in bytes. Samples are little-endian.
 pub const SAMPLE_BYTES: usize = 8;
 
-/// Returns sample `number` of device `device`. Samples are counted through all channels from the
-/// device's start, including lost ones.
+/// Returns sample `number` of device `device`. Samples are counted across all channels, from the
+/// start of the device, including lost ones.
 #[must_use]
 pub const fn sample(device: u16, number: u64) -> i64 {
     let number = number & ((1 << NUMBER_BITS) - 1);
     (((device as u64) << NUMBER_BITS) | number).cast_signed()
 }
 
-/// A sample that differs from what the device acquired.
+/// A sample that differs from the one that the device acquired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("sample {number} of device {device} is {found:#x}, and was {expected:#x} when acquired")]
 pub struct WrongSample {
-    /// The device.
     pub device: u16,
-    /// The sample's number.
     pub number: u64,
-    /// The value acquired.
+    /// The value that the device acquired.
     pub expected: i64,
-    /// The value found.
     pub found: i64,
 }
 
-/// Fills `bytes` with samples from `number` on; a partial sample at the end is left unchanged.
+/// Fills `bytes` with samples, starting with sample `number`; a partial sample at the end is left
+/// unchanged.
 pub fn fill_samples(device: u16, number: u64, bytes: &mut [u8]) {
     for (word, number) in bytes.chunks_exact_mut(SAMPLE_BYTES).zip(number..) {
         word.copy_from_slice(&sample(device, number).to_le_bytes());
     }
 }
 
-/// Compares `bytes` with the samples from `number` on.
+/// Compares `bytes` with the samples, starting with sample `number`.
 ///
 /// # Errors
 /// [`WrongSample`]: the first difference.

@@ -12,9 +12,9 @@ use crate::content::{SAMPLE_BYTES, fill_samples};
 pub struct DeviceOptions {
     /// The device's number, which is part of every sample.
     pub device: u16,
-    /// Rows per second; 0 means as fast as the ring has room, which loses nothing.
+    /// Rows per second; 0 means as fast as the ring has room, so that no rows are lost.
     pub rate: u64,
-    /// Rows per transfer, like those of a DMA engine: a transfer is written or lost as a whole.
+    /// Rows per transfer. As with a DMA engine, a transfer is written or lost as a whole.
     pub transfer_rows: u64,
     /// Rows, including lost ones, after which the device ends; `None` means that it never ends.
     pub rows_max: Option<u64>,
@@ -40,14 +40,14 @@ pub struct DeviceCounts {
     pub acquired: u64,
     /// Rows lost because the ring was full when they arrived.
     pub lost: u64,
-    /// Number of times that losing rows began: the device's overflow flag, counted.
+    /// Number of overflows. Rows lost without a row written between them are one overflow.
     pub overflows: u64,
     /// True once the device has acquired `rows_max` rows.
     pub is_over: bool,
 }
 
-/// A device that fills a ring as a DMA engine does. It has no clock and no thread: it acquires what
-/// is due when it is [run](Self::run_until).
+/// A device that fills a ring like a DMA engine. It has no clock and no thread:
+/// [`run_until`](Self::run_until) acquires the rows that are due.
 ///
 /// It never waits for the reader and never overwrites lent regions. Rows that arrive while the ring
 /// is full are lost, and the overflow counter increases.
@@ -64,7 +64,7 @@ impl SimDevice {
     /// Creates a device that fills the ring of `filler`, whose elements are rows of samples.
     ///
     /// # Errors
-    /// `InvalidInput`: a row is not a whole number of samples, or the ring not a whole number of
+    /// `InvalidInput`: a row is not a whole number of samples, or the ring is not a whole number of
     /// transfers.
     pub fn new(filler: RegionFiller, options: DeviceOptions) -> io::Result<Self> {
         let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -91,11 +91,11 @@ impl SimDevice {
         })
     }
 
-    /// Acquires the rows due by `now`, which counts from an arbitrary moment; the first call starts
-    /// the device. Returns the number of rows put into the ring.
+    /// Acquires the rows due by `now`, the time since an arbitrary moment; the first call starts
+    /// the device. Returns the number of rows written to the ring.
     ///
     /// # Errors
-    /// [`NoRegion::Corrupt`]: the other end has written impossible positions.
+    /// [`NoRegion::Corrupt`]: the other end has written invalid positions.
     pub fn run_until(&mut self, now: Duration) -> Result<u64, NoRegion> {
         let before = self.filler.written();
         let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
@@ -121,8 +121,8 @@ impl SimDevice {
         Ok(self.filler.written() - before)
     }
 
-    /// Returns the rows of the next transfer. The last one of a device that ends may be short; 0
-    /// once it has ended.
+    /// Returns the number of rows of the next transfer; 0 once the device has ended. The last
+    /// transfer of a device may be short.
     fn next_rows(&self) -> u64 {
         let most = self.options.rows_max.unwrap_or(u64::MAX);
         self.options.transfer_rows.min(most - self.acquired)
@@ -166,7 +166,7 @@ impl SimDevice {
         }
     }
 
-    /// Returns true if the reader waits for the rows just put in and must be woken.
+    /// Returns true if the reader is waiting for the rows just written and must be woken.
     #[must_use]
     pub(crate) fn must_wake(&mut self) -> bool {
         self.filler.must_wake()

@@ -2,8 +2,8 @@
 //!
 //! A card has devices, each with its own ring and rate, like PCIe digitizers. Every sample encodes
 //! its device and number, so a recording can be checked value by value: complete, in order, and
-//! with its gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, as tests use them; a
-//! [`SimCard`] runs devices in threads, in real time.
+//! with its gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, for tests; a [`SimCard`]
+//! runs devices in threads, in real time.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
@@ -67,7 +67,8 @@ impl SimCard {
     /// Starts the devices and returns their rings, in device order.
     ///
     /// # Errors
-    /// As [`RegionMemory::create`] and [`SimDevice::new`], or the error of starting a thread.
+    /// The errors of [`RegionMemory::create`] and [`SimDevice::new`], or a thread cannot be
+    /// started.
     pub fn start(options: &CardOptions) -> io::Result<(Self, Vec<CardRing>)> {
         let mut card = Self {
             running: Vec::new(),
@@ -96,7 +97,7 @@ impl SimCard {
             };
             made.push((device, signal, ring));
         }
-        // All memory is allocated: the devices start together.
+        // Now that all memory is allocated, the devices start together.
         let mut rings = Vec::new();
         for (number, (device, signal, ring)) in made.into_iter().enumerate() {
             let (running, stopped) = channel();

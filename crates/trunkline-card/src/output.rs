@@ -11,7 +11,7 @@ use crate::device::rows_in;
 const TAKEN_MAX: u64 = 4096;
 
 /// A device that plays a ring at its own rate and checks every sample. It has no clock and no
-/// thread: it plays what is due when it is [run](Self::run_until).
+/// thread: [`run_until`](Self::run_until) plays the rows that are due.
 ///
 /// It never waits. A row that is not available when it is due counts as missed, and is played at
 /// the time of a later one.
@@ -21,29 +21,30 @@ pub struct SimOutput {
     device: u16,
     rate: u64,
     began: Option<Duration>,
-    /// Rows whose time has come.
+    /// Number of rows that have become due.
     due: u64,
     played: u64,
     rows: Vec<u8>,
 }
 
-/// The error after which a device plays no further.
+/// The error after which a device stops playing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OutputError {
-    /// A sample differs from what was acquired.
+    /// A sample differs from the acquired one.
     #[error(transparent)]
     Wrong(#[from] WrongSample),
-    /// The positions in the ring are impossible.
+    /// The positions in the ring are invalid.
     #[error(transparent)]
     Ring(#[from] NoRegion),
 }
 
 impl SimOutput {
-    /// Plays what device `device` acquired, from its first sample on, at `rate` rows per second.
-    /// With rate 0 it plays whatever is available, so that nothing is ever missed.
+    /// Creates a device that plays the samples of device `device`, starting with the first one, at
+    /// `rate` rows per second. With rate 0, it plays all rows that are available, so that none is
+    /// ever missed.
     #[must_use]
     pub fn new(drain: RegionDrain, device: u16, rate: u64) -> Self {
-        // Fits in memory.
+        // `TAKEN_MAX` fits in a `usize`.
         let rows = vec![0; drain.element_bytes() * TAKEN_MAX as usize];
         Self {
             drain,
@@ -56,8 +57,8 @@ impl SimOutput {
         }
     }
 
-    /// Plays the rows due by `now`, which counts from an arbitrary moment; the first call starts
-    /// the device. Returns the number of rows played.
+    /// Plays the rows due by `now`, the time since an arbitrary moment; the first call starts the
+    /// device. Returns the number of rows played.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -103,7 +104,7 @@ impl SimOutput {
         self.drain.missed()
     }
 
-    /// Returns how many times rows began to be missing.
+    /// Returns the number of times that rows began to be missing.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.drain.underruns()

@@ -36,7 +36,7 @@ impl Signal {
         self.state().is_over
     }
 
-    /// Names this thread as the one to wake.
+    /// Registers this thread as the one to wake.
     fn register(&self) {
         self.state().waiting = Some(thread::current());
     }
@@ -47,7 +47,7 @@ impl Signal {
     }
 }
 
-/// A device's ring, as its reader sees it.
+/// The reader's end of a device's ring.
 #[derive(Debug)]
 pub struct CardRing {
     /// The ring's memory, for a backend of the recorder to register.
@@ -59,16 +59,17 @@ pub struct CardRing {
 
 impl CardRing {
     /// Waits for the next region and returns it. The region has `rows` rows, or fewer at the end of
-    /// the memory, at a gap, and when the device has ended. Returns `None` when nothing is left.
+    /// the memory, at a gap, or when the device has ended. Returns `None` when the device has ended
+    /// and all rows were read.
     ///
     /// # Errors
-    /// [`NoRegion::NotYet`] if the rows are not available within `wait`; otherwise as [`NoRegion`]
-    /// describes.
+    /// [`NoRegion::NotYet`] if the rows are not available within `wait`; see [`NoRegion`] for the
+    /// others.
     pub fn next(&mut self, rows: u64, wait: Duration) -> Result<Option<ReadRegion>, NoRegion> {
         let until = monotonic().saturating_add(wait);
         loop {
-            // Read before the ring is checked, so that rows put in before the device ended are
-            // found.
+            // Read this before the ring is checked, so that rows written before the device ended
+            // are found.
             let is_over = self.signal.is_over();
             match self.reader.acquire(rows) {
                 Ok(region) => return Ok(Some(region)),

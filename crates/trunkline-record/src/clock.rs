@@ -1,4 +1,4 @@
-//! The monotonic clock that bounds waits.
+//! The monotonic clock, used for timeouts.
 
 use std::time::Duration;
 

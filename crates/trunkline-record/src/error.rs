@@ -41,7 +41,7 @@ pub struct Failure {
     /// The position in the file of the first segment or region that is missing.
     pub position: u64,
     pub os_error: i32,
-    /// Length of the complete beginning of the file, in bytes.
+    /// The number of bytes at the beginning of the file that are complete.
     pub written: u64,
 }
 

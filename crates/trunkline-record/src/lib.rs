@@ -1,45 +1,46 @@
-//! The recorder: writes data at disk speed from the memory where a device put it.
+//! The recorder: writes data at the speed of the disk, directly from the memory that a device
+//! fills.
 //!
 //! ```text
 //!   device --> ring of regions --> WriteQueue --> Backend --> file
 //!                  ^                   |            |
-//!                  +-- given back -----+            +-- io_uring | plain writes
+//!                  +-- released -------+            +-- io_uring | plain writes
 //! ```
 //!
-//! A region is written from where the device put it, without a copy by the CPU. Regions that are
-//! small or do not begin on a block boundary are copied, unless [`Copying`] is switched off.
-//! Several writes run at a time and complete in any order; the file holds the data in the order of
-//! the calls.
+//! A region is written directly from the memory that the device filled, without a copy by the CPU.
+//! Regions that are small or do not begin on a block boundary are copied, unless [`Copying`] is
+//! switched off. Several writes are outstanding at a time and may complete in any order; the file
+//! holds the data in the order of the calls.
 //!
-//! # Every prefix opens
+//! # Every prefix of a file opens
 //!
 //! The unit of appending is a *segment*: a header followed by regions. The regions are written
-//! first, and the header only once they are in the file. A program that is killed at any point
-//! therefore leaves whole segments, followed at most by a placeholder that readers take for an
-//! incomplete one. Only placeholders are ever overwritten.
+//! first, and the header only once they are in the file. If the program is killed at any point, the
+//! file therefore contains complete segments, followed at most by a placeholder, which readers
+//! treat as an incomplete segment. Only placeholders are ever overwritten.
 //!
-//! # Durable
+//! # Durability
 //!
-//! [`Durability`] defines what a count of this crate means: the data is in the file and outlives
-//! the program, or it is on the disk and outlives a power loss. The second holds only after
-//! `fdatasync` has returned. With a checksum file ([`QueueOptions::has_sums`]) both also cover the
-//! checksum, so that data damaged by a power loss can be recognised.
+//! [`Durability`] defines what the counts of this crate mean: either the data is in the file and
+//! survives a crash of the program, or it is on the disk and survives a power loss. The second
+//! holds only after `fdatasync` has returned. With a checksum file ([`QueueOptions::has_sums`])
+//! both also cover the checksum, so that data damaged by a power loss can be recognised.
 //!
 //! # Layout
 //! - [`WriteQueue`] in `queue`: the state machine. It has no thread and uses the clock of its
 //!   backend.
-//! - [`Backend`] in `backend`: how the queue writes. [`Uring`], [`PlainWrites`]; with the feature `sim`, which is for
-//!   tests, `SimDisk`.
+//! - [`Backend`] in `backend`: how the queue writes. Implemented by [`Uring`] and [`PlainWrites`]
+//!   and, with the feature `sim` for tests, by `SimDisk`.
 //! - [`TdmsRecording`] in `tdms_recording`: records the rows of a ring as TDMS channels.
-//! - [`TdmsSeries`] in `tdms_series`: one recording in several files, rotated by size, by time, and
-//!   after a failure. [`tdms_queue`] in `tdms_file` opens one of them.
-//! - [`ReadQueue`] in `read_queue`: the reverse, from a file into regions.
+//! - [`TdmsSeries`] in `tdms_series`: one recording in several files, rotated by size, by age, and
+//!   after a failure. [`tdms_queue`] in `tdms_file` opens one of the files.
+//! - [`ReadQueue`] in `read_queue`: the reverse direction, from a file into regions.
 //! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: play a recording into a ring, and
 //!   compute when each of its rows is due.
 //! - [`VariableRecording`], [`RecordedVariables`] in `variables`: write timestamped updates of
 //!   variables to a file and read them back. [`ElementSeries`]: stream elements in the same
 //!   channels.
-//! - `staging`: aligned memory for headers.
+//! - `staging`: aligned memory for headers and copied data.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 

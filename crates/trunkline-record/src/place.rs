@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The location of a file that is no longer at the name it was created with.
+/// The location of a file that no longer has the name it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
     /// The file has no name any more: it was removed, or another file took its name. Its data is
@@ -16,7 +16,7 @@ pub enum Whereabouts {
         /// A path on this machine from which the data can be copied until the file is closed.
         copy_from: Option<PathBuf>,
     },
-    /// The file was renamed and is complete.
+    /// The file was renamed; its data is complete.
     Renamed {
         /// The new name, if the system reports it.
         to: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub enum Whereabouts {
 pub struct Displaced {
     /// The name the file was created with.
     pub path: PathBuf,
-    /// The file's present location.
+    /// The file's current location.
     pub now: Whereabouts,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Displaced {
     }
 }
 
-/// The name of an open file, made absolute.
+/// The absolute path under which a file was opened.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
@@ -75,7 +75,7 @@ impl Place {
         Ok(Self { path })
     }
 
-    /// Returns `None` if the name still refers to the file, or if the system cannot tell.
+    /// Returns `None` if the name still refers to the file, or if this cannot be determined.
     pub(crate) fn displaced(&self, file: &File) -> Option<Displaced> {
         let own = file.metadata().ok()?;
         let is_own = |path: &Path| match std::fs::symlink_metadata(path) {
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// Makes the names in a file's folder safe from a power loss.
+/// Syncs the folder of a file, so that the names in it survive a power loss.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

@@ -7,7 +7,7 @@ use rustix::mm::{Advice, madvise};
 
 use crate::backend::Span;
 
-/// Alignment of each place, whatever the disk's block size.
+/// Alignment of each place, independent of the disk's block size.
 const ALIGN: usize = 4096;
 
 /// The size of a huge page. Allocations of at least this size ask for huge pages: writing from
@@ -74,7 +74,7 @@ impl Staging {
         self.span().part(place * self.place_bytes, self.place_bytes)
     }
 
-    /// Returns the bytes of a place, from which no write may be running.
+    /// Returns the bytes of a place. No write from this place may be running.
     pub(crate) fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
         let Span { start, bytes } = self.place(place);
         // SAFETY: within the memory, which is initialised and borrowed mutably.

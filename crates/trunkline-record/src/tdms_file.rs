@@ -27,8 +27,8 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     }))
 }
 
-/// Returns the path of file `number` of the series that begins with `first`: for `run.tdms` that is
-/// `run.tdms`, `run_0002.tdms`, and so on.
+/// Returns the path of file `number` of the series that begins with `first`: `run.tdms`,
+/// `run_0002.tdms`, and so on.
 pub fn series_file(first: &Path, number: u32) -> PathBuf {
     if number < 2 {
         return first.to_owned();
@@ -60,7 +60,7 @@ pub fn tdms_queue(
     let sums_path = sums_path(path);
     remove_leftovers(path)?;
     if options.has_sums {
-        // For one write and one sync.
+        // One write and one sync run at a time.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);

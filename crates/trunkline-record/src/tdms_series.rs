@@ -11,7 +11,8 @@ use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 
-/// When a recording continues in another file. It always does so after a file has failed.
+/// The limits at which a recording continues in another file. It also does so after a file has
+/// failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotation {
     /// The file length in bytes from which a file accepts no further region. No limit by default.
@@ -54,7 +55,7 @@ pub struct TdmsSeries<O> {
     wait: Duration,
     number: u32,
     current: TdmsRecording,
-    /// When the current file was begun, by the backend's clock.
+    /// The start time of the current file, on the backend's clock.
     since: Duration,
     /// The previous file, until it is closed.
     ending: Option<Ending>,
@@ -62,7 +63,7 @@ pub struct TdmsSeries<O> {
     /// Rows in the files before the current one. A file that is still closing counts with the rows
     /// it accepted.
     rows_before: u64,
-    /// Rows that the device has delivered so far, including those in no file.
+    /// Rows that the device has delivered so far, including lost ones.
     taken: u64,
     /// Rows that were accepted for files that failed.
     rows_lost: u64,
@@ -80,7 +81,7 @@ struct Ending {
 
 impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// Begins the first file. `open` creates the queue for a file, given its number counted from 1.
-    /// `wait` bounds the time for opening and closing a file.
+    /// `wait` is the timeout for opening and for closing a file.
     pub fn start(
         mut open: O,
         layout: TdmsLayout,
@@ -111,7 +112,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     ///
     /// # Errors
     /// [`RecordError`], as for [`TdmsRecording::write`]. [`RecordError::Refused`], with the region,
-    /// also if the next file cannot be opened.
+    /// is also returned if the next file cannot be opened.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let rows = region.lost_before() + region.elements();
         let written = self.write_or_lose(region);
@@ -156,7 +157,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    /// Returns true if this error means that rows are lost instead of refused.
+    /// Returns true if, after this error, rows are counted as lost instead of being refused.
     fn loses(&self, error: &QueueError) -> bool {
         let kind = match error {
             QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
@@ -171,8 +172,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         is_full && self.current.queue().options().full_disk == FullDisk::Lose
     }
 
-    /// Returns what was lost in all files while the disk was full; nothing unless
-    /// [`FullDisk::Lose`] is set.
+    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Lose`] is
+    /// set.
     pub fn disk_stop(&self) -> DiskStop {
         self.current.disk_stop()
     }
@@ -192,7 +193,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// current file is then unchanged.
     pub fn rotate(&mut self) -> Result<(), RecordError> {
         self.end_ending(self.wait)?;
-        // No row follows what this file has lost, and a header is not written by itself.
+        // No further rows go into this file, so no later header would record the last gap.
         match self.current.write_gaps() {
             // The next file records the gap.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
@@ -220,8 +221,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             self.current.note_gap_at(0, stopped)?;
         }
         if is_cut_short {
-            // The exact loss is known once none of its writes is running, and the first header of
-            // the next file records it.
+            // The exact loss is known once no write of the previous file is running. The first
+            // header of the next file records it.
             self.end_ending(self.wait)?;
         }
         Ok(())
@@ -232,7 +233,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.current.set(&group, "series_row", self.rows_before)
     }
 
-    /// Returns the layout of a file whose first row has this number, counting lost rows.
+    /// Returns the layout of a file whose first row has this number, where lost rows count too.
     fn layout_from(&self, row: u64) -> TdmsLayout {
         let waveform = self.layout.waveform.map(|waveform| Waveform {
             offset: waveform.offset + waveform.increment * row as f64,
@@ -317,18 +318,18 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
     }
 
-    /// Returns the rows accepted, over all files.
+    /// Returns the number of rows accepted, over all files.
     pub fn rows(&self) -> u64 {
         self.rows_before + self.rows_lost + self.current.rows()
     }
 
-    /// Returns the accepted rows that are in no file because their file failed. A file counts once
-    /// it has closed.
+    /// Returns the number of accepted rows that are in no file because their file failed. The
+    /// losses of a file are included once it has closed.
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }
 
-    /// Returns the bytes of the files before the current one.
+    /// Returns the number of bytes in the files before the current one.
     pub fn bytes_before(&self) -> u64 {
         self.bytes_before
     }
@@ -337,7 +338,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         &self.current
     }
 
-    /// Returns the file that is being written, mutably.
+    /// Returns the current file, mutably.
     pub fn current(&mut self) -> &mut TdmsRecording {
         &mut self.current
     }
@@ -360,7 +361,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     pub fn close(&mut self) -> Result<EndedFile, RecordError> {
         self.end_ending(self.wait)?;
         match self.current.write_gaps() {
-            // The loss of each file is also in its final state.
+            // The final state of each file also reports its loss.
             Ok(())
             | Err(RecordError::Queue(
                 QueueError::Failed(_) | QueueError::Closed | QueueError::DiskFull { .. },

@@ -1,4 +1,4 @@
-//! A recording that runs asks for no memory.
+//! A running recording allocates no memory.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
 fn nothing_is_allocated_after_the_first_regions() {
     const REGION_ROWS: u64 = 512;
     let folder = tempfile::tempdir().unwrap();
-    // Unchanged; with checksums; and with collected regions.
+    // Regions written in place, with checksums, and collected.
     for (index, (wanted, has_sums, odd_rows)) in [
         (BackendChoice::BestThereIs, false, 0),
         (BackendChoice::PlainWrites, false, 0),
@@ -68,7 +68,8 @@ fn nothing_is_allocated_after_the_first_regions() {
         let path = folder.path().join(format!("{index}.tdms"));
         let options = QueueOptions {
             reserve_bytes: 1 << 20,
-            // By length alone: a segment with another number of rows is described again.
+            // Collect by size alone, because a segment with a different number of rows needs a new
+            // description.
             copying: (odd_rows > 0).then(|| Copying {
                 age_max: Duration::MAX,
                 segment_bytes: 8 * REGION_ROWS as usize * rig::ROW,
@@ -98,7 +99,8 @@ fn nothing_is_allocated_after_the_first_regions() {
                 sut.begin_sync().unwrap();
             }
         };
-        // The first of a shape are described, and a thread that waits is known to its channels.
+        // The first segments of each shape allocate their description, and a thread allocates when
+        // it first waits for a channel.
         write(&mut sut, 104);
         sut.flush(Durability::OnDisk, LONG).unwrap();
         let before = CALLS.get();

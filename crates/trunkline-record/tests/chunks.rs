@@ -27,7 +27,7 @@ fn options(outstanding: usize) -> QueueOptions {
     }
 }
 
-/// A ring of which as many regions as there are may be lent.
+/// A ring that may lend all the regions that a test needs.
 fn ring(rows: usize) -> Ring {
     let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 200);
     let (memory, filler, reader) = made.unwrap();
@@ -38,7 +38,7 @@ fn ring(rows: usize) -> Ring {
     }
 }
 
-/// Records a region of this number of blocks.
+/// Records a region of `blocks` blocks.
 fn write(ring: &mut Ring, sut: &mut Sut, blocks: i64) {
     let from = ring.filler.written() as i64;
     let count = blocks * BLOCK_ROWS;
@@ -47,7 +47,7 @@ fn write(ring: &mut Ring, sut: &mut Sut, blocks: i64) {
         .unwrap();
 }
 
-/// Returns the number of blocks accepted since the file began.
+/// Returns the number of blocks accepted after position `begin`.
 fn blocks(sut: &Sut, begin: u64) -> u64 {
     (sut.progress().accepted - begin) / BLOCK as u64
 }
@@ -73,7 +73,7 @@ fn file_has_fewer_headers_than_regions_and_is_whole_at_any_end() {
         assert_prefix(disk.file(), all, all);
         let file = TdmsFile::open(disk.file()).unwrap();
         assert!(file.report().is_sound());
-        // One more has the channels.
+        // The first segment only defines the channels.
         headers += file.report().segments - 1;
         assert_eq!(sut.progress().bytes_copied, 0);
     }
@@ -86,13 +86,14 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
     let mut ring = ring(1 << 20);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
     let begin = sut.progress().accepted;
-    // The first never gets done: its segment stays open for others.
+    // The first write never completes, so its segment stays open for further regions.
     disk.fault(disk.operations(), SimFault::Stands);
     for _ in 0..70 {
         write(&mut ring, &mut sut, 1);
     }
     assert_eq!(blocks(&sut, begin), 64 + 6 + 2);
-    // Of another length, so that they have a separate header: four of 1 MiB, and another one.
+    // Regions of another length need a separate header. Four of 1 MiB share one, and the fifth
+    // begins another segment.
     for number in 1..=4 {
         write(&mut ring, &mut sut, 2048);
         assert_eq!(blocks(&sut, begin), 72 + number * 2048 + 1);
@@ -107,7 +108,7 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
     assert_eq!(blocks(&sut, begin), 72 + 7 * 2048 + 3);
 }
 
-/// A gap must be recorded before the rows after it.
+/// A gap must be recorded in a header before the rows after it.
 ///
 /// Behaviour: ZC-11.
 #[test]
@@ -126,7 +127,7 @@ fn change_of_the_header_begins_a_new_segment() {
     sut.set(&ObjectPath::File, "operator", "M").unwrap();
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, begin), 7);
-    // Like above, where the disk continues.
+    // The same on a disk that completes all writes.
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = self::ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
@@ -173,7 +174,7 @@ fn extended_header_is_written_completely_despite_disk_faults() {
             let region = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
             taken += u64::from(sut.write(region).is_ok()) * BLOCK_ROWS as u64;
         }
-        // Again where its sync was not begun.
+        // Close again if the sync could not be started.
         let closed = sut.close(LONG).or_else(|_| sut.close(LONG)).unwrap();
         assert_eq!(ring.reader.lent(), 0);
         let file = disk.file();
@@ -184,7 +185,7 @@ fn extended_header_is_written_completely_despite_disk_faults() {
         }
         match (closed.failure, fault) {
             (None, _) | (Some(_), SimFault::NotBegun(_)) => {}
-            // No sync is tried twice.
+            // A failed sync is not retried.
             (Some(failure), _) => assert_eq!(failure.step, FailedStep::Sync, "{fault:?} {number}"),
         }
         let file = TdmsFile::open(&file).unwrap();
@@ -209,11 +210,11 @@ fn regions_before_a_failed_region_are_in_the_file() {
             write(&mut ring, &mut sut, 1);
         }
         if blocks(&sut, begin) != 6 || data.operations() != first + 5 {
-            // They are not all in one segment whose header is still to be written.
+            // The regions are not all in one segment whose header is still to be written.
             continue;
         }
         cases += 1;
-        // Like above, with a fault in the third of them.
+        // The same again, with a fault in the third region.
         let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
         let mut ring = self::ring(4096);
         let memories = vec![ring.memory.clone()];
@@ -225,7 +226,7 @@ fn regions_before_a_failed_region_are_in_the_file() {
             let count = BLOCK_ROWS as u64;
             let from = ring.filler.written() as i64;
             ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
-            // Refused where the failure is known already.
+            // Refused if the failure is already known.
             let _ = sut.write(ring.reader.acquire(count).unwrap());
         }
         let closed = sut.close(LONG).unwrap();
@@ -241,7 +242,7 @@ fn regions_before_a_failed_region_are_in_the_file() {
     assert!(cases > 10, "{cases}");
 }
 
-/// The start, the values and the end of every segment of a file.
+/// Returns the positions of the start, the values and the end of every segment of a file.
 fn segments(file: &[u8]) -> Vec<[usize; 3]> {
     let mut segments = Vec::new();
     let mut begin = 0;
@@ -259,8 +260,8 @@ fn segments(file: &[u8]) -> Vec<[usize; 3]> {
     segments
 }
 
-/// The data that a device gets from a recording, and the number of copied bytes: read by this
-/// machine, or by a disk that reads in any order.
+/// Returns the data that a device gets from a recording, and the number of copied bytes. The file
+/// is read from the real disk, or from a simulated one that completes reads in any order.
 fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
     let recording = Recording::open(path, &Selection::default()).unwrap();
     assert_eq!(recording.rows_in_place(), recording.rows());
@@ -284,7 +285,7 @@ fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
     };
     let mut sut = sut.unwrap();
     let mut all = Vec::new();
-    // Each brings a row at least.
+    // Each iteration delivers at least one row.
     for _ in 0..10_000 {
         sut.fill().unwrap();
         sut.wait_for_one(LONG).unwrap();
@@ -311,7 +312,7 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(8192);
         let mut sut = rig::recording(disk.clone(), &ring, options(6));
-        // Those of another length begin another segment.
+        // Regions of another length begin another segment.
         for blocks in [[1; 10], [3; 10], [1; 10]].concat() {
             write(&mut ring, &mut sut, blocks);
         }
@@ -325,7 +326,7 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         assert!(there == all, "{seed}");
         assert_eq!(copied, 0, "{seed}");
 
-        // Cut off within the values of a segment: in a row, between rows, and between regions.
+        // Truncate within the values of a segment: in a row, between rows, and between regions.
         let mut before = 0;
         for [_, body, end] in segments(&file) {
             let is_of_several = end - body > 3 * BLOCK;

@@ -1,4 +1,4 @@
-//! Regions that are copied: small ones, and those that do not begin where a write may.
+//! Regions that are copied: small ones, and those that are not aligned for a direct write.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -31,7 +31,7 @@ fn copying(below_bytes: usize, segment_bytes: usize) -> QueueOptions {
     }
 }
 
-/// The next rows, in a region.
+/// Returns the next `count` rows in a region.
 fn next(ring: &mut Ring, count: i64) -> ReadRegion {
     let from = ring.filler.written() as i64;
     let pushed = ring.filler.push(&rows(from..from + count)).unwrap();
@@ -130,7 +130,7 @@ fn unaligned_region_is_copied_and_returned_at_once() {
     assert_eq!(ring.reader.lent(), 0);
     sut.flush(Durability::InFile, LONG).unwrap();
     let expected = [vec![7; BLOCK], rows(1..BLOCK_ROWS + 2), odd.to_vec()].concat();
-    // And the place of the next segment.
+    // The placeholder of the next segment follows.
     let placeholder = [&unwritten_lead_in()[..], &[0; BLOCK - 28]].concat();
     assert!(disk.file() == [expected, placeholder].concat());
 }
@@ -159,7 +159,8 @@ fn small_regions_are_collected_and_large_ones_written_in_place() {
         sut.close(LONG).unwrap();
         let all = 132 * BLOCK_ROWS as u64;
         assert_prefix(disk.file(), all, all);
-        // The opening one, what fills up its block, 128 blocks in sixteens, and the large one.
+        // The first segment, one that pads its block, 128 blocks in segments of 16, and the large
+        // region.
         assert_eq!(TdmsFile::open(&disk.file()).unwrap().report().segments, 11);
     }
 }
@@ -284,7 +285,7 @@ fn regions_of_any_length_are_written_to_real_files() {
         let mut all = 0;
         for _ in 0..300 {
             let count = random.u64(1..4096);
-            // In two pieces where the memory ends.
+            // In two regions where the ring's memory ends.
             let mut left = count;
             while left > 0 {
                 let room = loop {
@@ -327,7 +328,7 @@ fn unwritten_copies_are_never_reported_as_durable() {
         assert!(matches!(error, RecordError::Over), "{error}");
     }
     assert_eq!((sut.rows(), sut.rows_in_file()), (14, 7));
-    // It is closed nevertheless.
+    // The file is closed nevertheless.
     assert_eq!(disk.reserved_to(), sut.progress().written);
     assert_prefix(disk.file(), 7, 7);
 }

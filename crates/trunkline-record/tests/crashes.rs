@@ -1,4 +1,4 @@
-//! A recording that ends at any moment: the content of its file.
+//! The content of the file when a recording ends at any moment.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use rig::{LONG, ROW, assert_prefix, has_no_gap, recording, ring, rows};
 use trunkline_record::{Durability, QueueOptions, SimDisk};
 
-/// Rows in a block.
+/// Number of rows per block.
 const BLOCK_ROWS: i64 = 512 / ROW as i64;
 
 fn options(outstanding: usize) -> QueueOptions {
@@ -46,7 +46,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &Promised)) -> (SimDisk, u64) 
     let mut random = fastrand::Rng::with_seed(seed);
     let mut from = 0;
     for _ in 0..10 {
-        // Whole blocks; at the end an odd number of rows.
+        // Whole blocks, except for an odd number of rows at the end.
         let count = BLOCK_ROWS * random.i64(1..5);
         ring.filler.push(&rows(from..from + count)).unwrap();
         from += count;

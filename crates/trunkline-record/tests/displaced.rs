@@ -1,5 +1,5 @@
-//! Files that are removed, replaced or renamed while they are written: the reports of a recording
-//! are true for the file that can be opened by its name.
+//! Files that are removed, replaced or renamed while they are written: a recording's reports
+//! describe the file that can be opened by its name.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -123,7 +123,7 @@ fn removed_file_of_a_series_counts_as_lost_and_the_series_continues() {
     write(&mut sut, 0);
     sut.flush(Durability::OnDisk, LONG).unwrap();
     std::fs::remove_file(path(1)).unwrap();
-    // It is noticed when that is synced, and the rows before are lost.
+    // The sync of these rows detects the removal. They are lost, like the rows before.
     write(&mut sut, 64);
     sut.flush(Durability::OnDisk, LONG).unwrap();
     write(&mut sut, 128);
@@ -197,7 +197,7 @@ fn updates_in_a_removed_file_are_lost_and_never_durable() {
             ..
         } = sut.progress();
         assert_eq!((updates, in_file, on_disk, lost), (4, 0, 0, 4));
-        // Until it is closed, its data can be had.
+        // Until the file is closed, its data can be copied.
         let Whereabouts::Removed { copy_from } = &sut.displaced().unwrap().now else {
             panic!("{:?}", sut.displaced());
         };
@@ -277,7 +277,7 @@ fn series_continues_after_its_file_is_removed_and_reports_the_gap() {
             .unwrap();
     }
     sut.finish(Duration::ZERO).unwrap();
-    // The last one of the first file is taken over.
+    // The last update of the first file is copied.
     assert_eq!(played(&path(2)), [4, 5, 6, 7]);
     let VariableProgress {
         updates,

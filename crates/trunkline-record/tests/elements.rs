@@ -57,7 +57,7 @@ fn values(random: &mut Rng, of: &DataType, count: usize) -> Vec<Value> {
     values.collect()
 }
 
-/// Each in a separate segment, or with the one before.
+/// Takes all values, each in a new segment or in the same one as the previous value.
 fn take_all(sut: &mut ElementSeries<SegmentFile, Open>, values: &[Value], random: &mut Rng) {
     for (number, value) in values.iter().enumerate() {
         let time = Timestamp::from_nanos(1_700_000_000_000_000_001 + number as i64);
@@ -74,7 +74,8 @@ proptest! {
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
-    /// In one file, and in a series, of which each element is in one file.
+    /// Elements are recorded in one file, or in a series, in which each element is in exactly one
+    /// file.
     ///
     /// Behaviour: B-72, ZC-26.
     #[test]
@@ -118,7 +119,7 @@ proptest! {
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
-    /// The file as a recorder leaves it that is killed at any byte.
+    /// The file is truncated at any byte, as if the recorder had been killed.
     ///
     /// Behaviour: B-70, B-72.
     #[test]
@@ -140,7 +141,7 @@ proptest! {
         }
         let bytes = std::fs::read(&path).unwrap();
         let cut = folder.path().join("cut.tdms");
-        // Some lengths, anywhere.
+        // Random lengths.
         let some = (0..100).map(|_| random.usize(whole[0].0..bytes.len()));
         for length in some.collect::<Vec<_>>().into_iter().chain([bytes.len() - 1, bytes.len()]) {
             std::fs::write(&cut, &bytes[..length]).unwrap();
@@ -233,7 +234,7 @@ fn other_readers_find_the_parts_of_every_element() {
     }
 }
 
-/// A file on a disk that can be switched off.
+/// A file on a disk that can be made full.
 #[derive(Clone, Default)]
 struct Disk(Rc<RefCell<(bool, Vec<u8>)>>);
 
@@ -270,7 +271,8 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
                 .unwrap();
             taken += 1;
         }
-        // The first time it becomes a segment; next to it there is room for the same amount again.
+        // The first time, the elements become a segment, and there is room for the same amount
+        // again.
         assert!(sut.write_out(NOW).unwrap_err().is_disk_full());
     }
     assert!(!sut.has_room());
@@ -279,7 +281,7 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
         "{:?}",
         sut.progress()
     );
-    // More than is to be taken is not lost either.
+    // An element that is taken although there is no room is not lost either.
     sut.take(
         Value::String(format!("element {taken}").into()),
         Timestamp::UNIX_EPOCH,
@@ -324,8 +326,8 @@ fn discarded_elements_are_counted() {
     );
 }
 
-/// A removed file of a series takes its elements with it: they are counted, and the next file
-/// reports them as missing. No element is in two files.
+/// The elements of a removed file of a series are counted as lost, and the next file reports them
+/// as missing. No element is in two files.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -344,7 +346,7 @@ fn lost_elements_of_a_removed_file_are_reported_in_the_next_one() {
     sut.write_out(NOW).unwrap();
     std::fs::remove_file(&path).unwrap();
     take(&mut sut, 3);
-    // It has come into the file that is gone, which is noticed.
+    // These elements are written to the removed file, and the removal is detected.
     sut.write_out(NOW).unwrap();
     take(&mut sut, 2);
     sut.finish(NOW).unwrap();
@@ -381,7 +383,6 @@ fn unsupported_elements_are_refused_before_a_file_is_created() {
     assert!(!path.exists());
 }
 
-/// One variable of several is played alone.
 #[test]
 fn one_variable_is_played_alone() {
     use trunkline_record::VariableRecording;

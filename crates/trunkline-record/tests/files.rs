@@ -1,4 +1,4 @@
-//! Recordings to files of this machine, with every backend.
+//! Recordings to real files, with every backend.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -24,7 +24,7 @@ use trunkline_record::{
 };
 use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
 
-/// Rows of a region: 64 KiB.
+/// Number of rows per region: 64 KiB.
 const REGION_ROWS: u64 = 4096;
 const REGION_BYTES: u64 = REGION_ROWS * rig::ROW as u64;
 
@@ -38,7 +38,7 @@ fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedF
     .unwrap()
 }
 
-/// Returns true if this machine permits io_uring; otherwise the refusal is checked.
+/// Returns true if this machine permits io_uring.
 fn has_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe");
@@ -81,7 +81,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
             [1, 4096][usize::from(report.is_direct)]
         );
         let mut ring = ring(4 * REGION_ROWS as usize);
-        // Every other time without lengthening ahead.
+        // Every second file is not lengthened ahead.
         let lengthen_bytes = [8 * REGION_BYTES, 0][index % 2];
         let options = QueueOptions {
             reserve_bytes: 4 << 20,
@@ -131,7 +131,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
 /// Behaviour: B-71.
 #[test]
 fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
-    // Next to the build output: temporary files may be in memory, where nothing is direct.
+    // Next to the build output, because temporary files may be in memory, without direct I/O.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("run.tdms");
     let mut ring = ring(4 * REGION_ROWS as usize);
@@ -167,7 +167,7 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     assert_prefix(File::open(&path).unwrap(), all, all);
 }
 
-/// Fills the ring as fast as there is room, and writes this number of regions.
+/// Fills the ring as fast as there is room, and writes `regions` regions.
 fn record(ring: &mut rig::Ring, sut: &mut TdmsRecording, regions: u64) {
     for _ in 0..regions {
         let from = ring.filler.written() as i64;
@@ -192,8 +192,8 @@ fn existing_file_is_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
 
-/// A dropped queue frees memory that the kernel reads into: it waits, regardless of errors of the
-/// kernel.
+/// After the drop, the memory that the kernel reads into is freed. The drop must therefore wait for
+/// the read, even if the kernel reports errors.
 #[test]
 fn dropping_io_uring_waits_even_if_it_cannot_be_entered() {
     if !has_uring() {
@@ -201,7 +201,7 @@ fn dropping_io_uring_waits_even_if_it_cannot_be_entered() {
     }
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (soon, begun) = std::sync::mpsc::channel();
-    // A filter stays with its thread forever.
+    // A seccomp filter cannot be removed from its thread, so a separate thread is used.
     let dropped = std::thread::spawn(move || {
         let file = File::from(std::os::fd::OwnedFd::from(reader));
         let mut sut = Uring::new(LocalFile::new(file, false), 4).unwrap();
@@ -226,12 +226,12 @@ fn dropping_io_uring_waits_even_if_it_cannot_be_entered() {
     assert_eq!(&dropped.join().unwrap(), b"whole ok");
 }
 
-/// Forbids io_uring to this thread, as a container does, or makes it appear missing.
+/// Forbids io_uring for this thread, as a container does, or makes it appear missing.
 fn forbid_uring(error: i32) {
     refuse(libc::SYS_io_uring_setup, Vec::new(), error);
 }
 
-/// From now on the system refuses this call of this thread.
+/// Makes the system refuse this call of this thread from now on.
 fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
     let rules = [(call, rules)].into_iter().collect();
     let filter = SeccompFilter::new(
@@ -251,7 +251,7 @@ fn forbidden_io_uring_is_reported_without_silent_fallback() {
         (libc::EPERM, "io_uring is forbidden to this program"),
         (libc::ENOSYS, "this kernel has no io_uring"),
     ] {
-        // A filter stays with its thread forever.
+        // A seccomp filter cannot be removed from its thread, so a separate thread is used.
         let checked = std::thread::spawn(move || {
             forbid_uring(error);
             let folder = tempfile::tempdir().unwrap();
@@ -326,10 +326,10 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
     }
 }
 
-/// The name of the test below, and how its other process knows its file.
+/// The name of the test below, and the environment variable with the file for its child process.
 const IN_CHILD: &str = "a_recording_that_is_killed_holds_everything_that_was_durable";
 const PATH: &str = "TRUNKLINE_TEST_RECORDING";
-/// Number of kills; 12 unless set by a long run.
+/// The environment variable with the number of kills; 12 if it is not set.
 const KILLS: &str = "RECORD_KILLS";
 const HAS_SUMS: &str = "TRUNKLINE_TEST_SUMS";
 
@@ -344,7 +344,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     let mut judge = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
-        // Every other time with checksums, which then cover everything that was durable.
+        // Every second round uses checksums, which must cover everything that was durable.
         let has_sums = round % 2 == 1;
         let path = folder.path().join(format!("{round}.tdms"));
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -402,7 +402,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
         let memories = vec![ring.memory.clone()];
         let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
-        // Less at a time than the file is made longer ahead.
+        // Each turn writes less than the file is lengthened ahead.
         let (go_on, turns) = sync_channel(0);
         let read = std::thread::scope(|scope| {
             let recorder = scope.spawn(|| {
@@ -420,7 +420,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
                 .collect();
             drop(go_on);
             let all = recorder.join().unwrap();
-            // Idle, and not closed.
+            // The recording is idle, but not closed.
             assert_eq!(judge.rows(&path), all);
             read
         });
@@ -430,14 +430,14 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
     }
 }
 
-/// npTDMS, an independent reader, as other people have it.
+/// npTDMS, an independent reader of the format, in its own process.
 struct NpTdms {
     process: Child,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
 impl NpTdms {
-    /// Says of each file how many rows it has; the values are checked.
+    /// Prints the number of rows of each file, and checks the values.
     const SCRIPT: &str = "
 import sys
 import numpy
@@ -480,7 +480,7 @@ for path in sys.stdin:
 
 impl Drop for NpTdms {
     fn drop(&mut self) {
-        // It ends by itself at the latest when its pipe is closed.
+        // If this fails, the process ends when its pipe is closed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! Playing files whose numbers make no sense: nothing panics, and nothing is due too early.
+//! Files with nonsensical numbers: playback does not panic, and no row is due too early.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -37,7 +37,7 @@ fn set_waveform(writer: &mut Writer, channel: &str, increment: f64, offset: f64)
     }
 }
 
-/// A recording of 50 rows.
+/// Writes and opens a recording of 50 rows.
 fn recording(folder: &Path, set: impl FnOnce(&mut Writer)) -> Recording {
     let path = folder.join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set);
@@ -148,7 +148,7 @@ fn files_with_a_byte_altered_play_or_are_refused() {
     });
     files.push(std::fs::read(&path).unwrap());
     for file in files {
-        // All of the short ones, and some of the long ones.
+        // All bytes of short files, and some bytes of long ones.
         let step = (file.len() / 300).max(1);
         for at in (0..file.len()).step_by(step) {
             for bits in [0xFF, 0x80] {
@@ -161,7 +161,7 @@ fn files_with_a_byte_altered_play_or_are_refused() {
     }
 }
 
-/// A pipe waits for its other end when it is opened, and has no length.
+/// Opening a pipe waits for its other end, and a pipe has no length.
 #[test]
 fn only_regular_files_are_opened() {
     let folder = tempfile::tempdir().unwrap();

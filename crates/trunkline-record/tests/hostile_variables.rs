@@ -1,5 +1,5 @@
-//! Recordings of variables that contradict themselves: nothing panics, nothing is invented, and the
-//! faults are named.
+//! Recordings of variables with contradictory content: playback does not panic, invents no values,
+//! and reports the faults.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -46,8 +46,8 @@ fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)
     exercise(path);
 }
 
-/// Returns the number of updates in a file and of those cut off, the played values, and the report
-/// at the end.
+/// Returns the number of updates in a file and of those cut off, the played values, and the error
+/// at the end, if any.
 fn played(path: &Path) -> (Option<(u64, u64)>, Vec<Value>, Option<String>) {
     let mut sut = RecordedVariables::open(path).unwrap();
     let counts = sut
@@ -79,7 +79,7 @@ fn missing_counted_elements_end_the_variable_before_them() {
         ([2, 3, 1], 2),
         ([2, 4, 0], 1),
         ([u32::MAX, 0, 0], 0),
-        // Their sum is 2 in 32 bits.
+        // The sum wraps to 2 in 32 bits.
         ([3, u32::MAX, 0], 1),
     ] {
         let channels = [
@@ -103,7 +103,7 @@ fn dimensions_that_do_not_fit_are_named() {
     for (data_type, count, lengths) in [
         ("array(u8, *, *)", 6_u32, [4, 2, 0, 0]),
         ("array(u8, *, *)", 6, [u32::MAX, u32::MAX, 0, 0]),
-        // The product is 0 in 64 bits.
+        // The product wraps to 0 in 64 bits.
         ("array(u8, *, *, *, *)", 0, [huge, huge, 4, 1]),
         ("array(u8, 2, *)", 6, [3, 2, 0, 0]),
     ] {
@@ -169,7 +169,7 @@ fn values_invalid_for_a_variable_are_not_played() {
     let (_, values, said) = played(&path);
     assert_eq!(values, []);
     assert!(said.unwrap().contains("none of the type enum(off, on)"));
-    // 16 MiB and a byte.
+    // One byte more than 16 MiB.
     let long = vec![0_u8; (16 << 20) + 1];
     let count = [long.len() as u32];
     let channels = [
@@ -267,8 +267,8 @@ fn series_of_variables_with_bytes_altered_play_or_are_refused() {
     assert!((1..480).contains(&accepted), "{accepted}");
 }
 
-/// Strings in three segments; in the second one, the string offsets are damaged from the second one
-/// on. Next to it, a variable without strings.
+/// Strings in three segments. In the second segment, the second string offset is damaged, so that
+/// only the first string is readable. A further variable has no strings.
 ///
 /// Behaviour: B-70.
 #[test]

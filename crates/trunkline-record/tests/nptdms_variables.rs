@@ -12,7 +12,7 @@ use trunkline_types::text::parse_type;
 use trunkline_types::{Array, Elements, Lost, Quality, Sample, Timestamp, Value, Waveform};
 
 /// Other programs find each part of a value in a separate channel, with the number of elements per
-/// update. The file has several segments; in some of them an array is empty.
+/// update. The file has several segments, and arrays are empty in some of them.
 ///
 /// Behaviour: B-72, ZC-26.
 #[test]

@@ -49,10 +49,10 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Updates of a file. Their counts alone are 4 MB.
+/// Number of updates per file. Their counts alone take 4 MB.
 const UPDATES: usize = 1_000_000;
 
-/// All counts are read when a recording is opened, piece by piece; of a series one file at a time.
+/// Opening a recording reads all counts, piece by piece and, in a series, one file at a time.
 ///
 /// Behaviour: B-72.
 #[test]

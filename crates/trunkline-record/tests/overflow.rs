@@ -12,8 +12,8 @@ use trunkline_record::{QueueOptions, SimDisk, TdmsLayout, TdmsRecording, WriteQu
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType};
 
-/// Rows that were recorded of `rate` rows per second, and lost, in a second of the simulation. The
-/// recorder manages 256 rows in 10 ms.
+/// Returns the numbers of rows recorded and lost in one simulated second at `rate` rows per second.
+/// The recorder takes 256 rows in 10 ms.
 fn record_a_second(rate: u64) -> (u64, u64) {
     let made = RegionMemory::to_record(SAMPLE_BYTES, 2048, PagesWanted::Ordinary, 8);
     let (memory, filler, mut reader) = made.unwrap();
@@ -63,8 +63,8 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     (recording.rows(), device.counts().lost)
 }
 
-/// The way the published table was measured: the rate is raised until the device overflows. What
-/// was recorded beyond is right as well, with its gaps.
+/// This is how the published table was measured: the rate is raised until the device overflows. The
+/// recording with the overflow is correct as well, including its gaps.
 ///
 /// Behaviour: ZC-18, ZC-21.
 #[test]

@@ -16,7 +16,7 @@ use trunkline_types::Timestamp;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Rows per tick of 10 ms, when all that is due can be taken.
+/// Returns the number of rows for each tick of 10 ms, if all due rows can be taken.
 fn ticks(pacer: &mut Pacer, count: u32) -> Vec<u64> {
     (0..count)
         .map(|tick| pacer.take(tick * 10 * MILLISECOND, u64::MAX).unwrap())
@@ -57,7 +57,7 @@ fn rows_are_due_at_the_recorded_speed_or_a_multiple() {
     let mut full = pacer(Pace::Full);
     assert_eq!(ticks(&mut full, 2), [50, 0]);
     assert!(full.is_over());
-    // Asked for fewer, the rest is due still.
+    // If fewer rows are taken, the rest is still due.
     let mut sut = pacer(Pace::Original);
     sut.take(Duration::ZERO, 1).unwrap();
     assert_eq!(sut.take(10 * MILLISECOND, 4).unwrap(), 4);
@@ -99,7 +99,7 @@ fn time_channel_determines_when_each_row_is_due() {
     let group = ObjectPath::group("g");
     writer.set(&group, "gap_1_row", 4_u64).unwrap();
     writer.set(&group, "gap_1_lost", 7_u64).unwrap();
-    // In milliseconds; the clock is put back once, and there is a gap before 60.
+    // In milliseconds. The clock is set back once, and there is a gap before 60.
     let at = [0, 1, 10, 12, 60, 55, 61, 200];
     let times = at.map(|ms| {
         TdmsTime::from(Timestamp::from_nanos(
@@ -122,7 +122,8 @@ fn time_channel_determines_when_each_row_is_due() {
     let recording = Recording::open(&path, &selection).unwrap();
     assert_eq!(recording.channels().len(), 1);
     let pacer = |gaps| Pacer::new(&recording, Pace::Original, gaps).unwrap();
-    // The row after the clock was put back is due at once, those after it as they follow it.
+    // The row after the clock was set back is due at once, and later rows follow at their own
+    // intervals.
     let mut sut = pacer(Gaps::AsTime);
     assert_eq!(ticks(&mut sut, 8), [1, 2, 1, 0, 0, 0, 2, 1]);
     assert!(sut.next_due().unwrap().unwrap() >= 205 * MILLISECOND);
@@ -159,7 +160,7 @@ fn missing_row_delays_all_later_rows_and_is_counted() {
     assert_eq!(take(&mut sut, 130), 0);
     assert_eq!(sut.underruns(), 1);
     put(34);
-    // The one that was due at 116 is due now.
+    // The row that was due at 116 ms is due now.
     assert_eq!(take(&mut sut, 140), 1);
     assert_eq!(sut.lateness().as_millis(), 23);
     assert_eq!(take(&mut sut, 150), 10);
@@ -187,18 +188,19 @@ fn player_without_room_is_late_and_does_not_catch_up() {
     };
     assert_eq!(take(&mut sut, 0, 4000), 1);
     assert_eq!(take(&mut sut, 10, 4000), 10);
-    // Taken in two parts at the same time, nothing is late.
+    // Nothing is late if the rows are taken in two parts at the same time.
     assert_eq!((take(&mut sut, 20, 4), take(&mut sut, 20, 4000)), (4, 6));
     assert_eq!(sut.lateness(), Duration::ZERO);
-    // No room for 2 s: from when it is missed at 30 on.
+    // There is no room for 2 s, starting with the call at 30 ms.
     for at in (30..2030).step_by(20) {
         assert_eq!(take(&mut sut, at, 0), 0);
     }
-    // Rows that were due when they were missed are due now, and later ones at their own rate.
+    // Rows that were due when the room was missing are due now, and later ones follow at their own
+    // rate.
     assert_eq!(take(&mut sut, 2030, 4000), 10);
     assert_eq!(sut.lateness(), Duration::from_secs(2));
     assert_eq!(take(&mut sut, 2040, 4000), 10);
-    // Room for some of it only.
+    // There is room for some of the rows only.
     assert_eq!(take(&mut sut, 2050, 3), 3);
     assert_eq!(take(&mut sut, 2150, 4000), 7);
     assert_eq!(sut.lateness(), Duration::from_millis(2100));

@@ -22,10 +22,10 @@ use trunkline_tdms::{Arrangement, Data, TdmsType, Text, Writer, WriterOptions};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Rows of a region: 8 KiB of two samples.
+/// Number of rows per region: 8 KiB with two samples per row.
 const REGION: u64 = 512;
 
-/// Records the samples of a device, in files of this number of regions.
+/// Records the samples of a device, in files of `per_file` regions.
 fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: Directness) {
     let made = RegionMemory::to_record(
         2 * SAMPLE_BYTES,
@@ -57,13 +57,13 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
         ..Rotation::default()
     };
     let mut series = TdmsSeries::start(open, layout, rotation, LONG).unwrap();
-    // The last one is an odd one.
+    // The last region is shorter.
     for rows in std::iter::repeat_n(REGION, regions as usize).chain([5]) {
         let region = loop {
             device.run_until(Duration::ZERO).unwrap();
             match reader.acquire(rows) {
                 Ok(region) => break region,
-                // All of the ring is being written.
+                // The whole ring is being written.
                 Err(_) => {
                     series.poll().unwrap();
                     let current = series.current();
@@ -95,7 +95,7 @@ fn playing(recording: Recording, options: PlayOptions) -> Playing {
     }
 }
 
-/// All rows, as they come.
+/// Plays everything, and returns all rows.
 fn play_all(playing: &mut Playing) -> Vec<u8> {
     let mut all = Vec::new();
     while !playing.sut.progress().is_finished || playing.drain.available().unwrap() > 0 {
@@ -144,7 +144,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
     }
 }
 
-/// Missing parts of a series are reported, and are a gap in the playback.
+/// Missing parts of a series are reported, and become a gap in the playback.
 ///
 /// Behaviour: ZC-25, B-72.
 #[test]
@@ -174,7 +174,7 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     check_samples(3, 0, before).unwrap();
     assert_eq!(behind.len() as u64, (8 * REGION + 5) * 16);
     check_samples(3, 2 * 12 * REGION, behind).unwrap();
-    // The end of the third is cut off as well: its last row and the one before.
+    // The end of the third file is cut off as well, and with it its last two rows.
     let third = std::fs::read(path(3)).unwrap();
     std::fs::write(path(3), &third[..third.len() - 20]).unwrap();
     let recording = open(1).unwrap();
@@ -185,16 +185,16 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     assert!(matches!(end, MissingPart::End { path: cut, .. } if *cut == path(3)));
     assert_eq!(*last, rows(4, 2));
     assert_eq!(gaps(&recording)[1], (12 * REGION - 2, 2));
-    // It was truncated before its first header was written, or is empty.
+    // The third file is truncated within its first header, or empty.
     for length in [0, 20, 60] {
         std::fs::write(path(3), &third[..length]).unwrap();
         let recording = open(1).unwrap();
         assert_eq!(recording.missing().last(), Some(&rows(4, 12 * REGION)));
         assert_eq!(recording.rows(), 8 * REGION + 5, "{length}");
     }
-    // A file from the middle is played on from there.
+    // Playback may begin with a file in the middle.
     assert_eq!(open(4).unwrap().missing(), []);
-    // One that is of another series.
+    // A file of another series.
     std::fs::copy(path(4), path(2)).unwrap();
     let refused = open(1).unwrap_err();
     assert!(
@@ -202,7 +202,8 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
     );
 }
 
-/// A device plays what another one has acquired, at its rate; a disk that is too slow learns of.
+/// A device plays, at its own rate, the data that another one has acquired. Underruns are reported
+/// if reading is too slow.
 ///
 /// Behaviour: ZC-08, ZC-25.
 #[test]
@@ -219,10 +220,10 @@ fn a_device_plays_a_recording_and_underruns_are_counted() {
     let mut now = Duration::ZERO;
     while device.played() < total {
         device.run_until(now).unwrap();
-        // For a while nothing is read.
+        // Nothing is read for a while.
         if !(300 * MILLISECOND..600 * MILLISECOND).contains(&now) {
             playing.sut.fill().unwrap();
-            // For all that run: when none does, it is over at once.
+            // Wait for all running reads; the call returns at once if none is running.
             for _ in 0..PlayOptions::default().outstanding_max.get() {
                 playing.sut.wait_for_one(LONG).unwrap();
             }
@@ -230,7 +231,7 @@ fn a_device_plays_a_recording_and_underruns_are_counted() {
         now += 10 * MILLISECOND;
     }
     let progress = playing.sut.progress();
-    // While nothing was read, and at the end, where there are fewer rows than are due.
+    // One while nothing was read, and one at the end, where fewer rows are left than are due.
     assert_eq!(progress.underruns, 2);
     assert!(progress.missed > 0);
     assert_eq!(
@@ -261,8 +262,8 @@ fn other_layouts_are_played_value_by_value_and_counted() {
     let progress = values.sut.progress();
     assert_eq!((progress.bytes_copied, progress.backend), (30_000, None));
 
-    // Interleaved rows are in place; a device's block has nothing to do with it, so they are copied
-    // if read directly.
+    // Interleaved rows are read in place. These are not aligned to blocks, so they are copied if
+    // read with direct I/O.
     std::fs::remove_file(&path).unwrap();
     write(&path, 3000, Arrangement::Interleaved, |_| ());
     let recording = Recording::open(&path, &Selection::default()).unwrap();
@@ -280,7 +281,7 @@ fn other_layouts_are_played_value_by_value_and_counted() {
     assert_eq!(play_all(&mut values), rows(3000));
     assert_eq!(values.sut.progress().bytes_copied, 0);
 
-    // One channel of them.
+    // Only one of the channels.
     let selection = Selection {
         channels: vec!["b".into()],
         ..Selection::default()
@@ -387,7 +388,7 @@ fn failed_read_ends_playback_after_the_preceding_rows() {
     check_samples(1, 0, &got[..count as usize * 16]).unwrap();
 }
 
-/// The bytes that a direct disk forces the program to copy are counted over all files.
+/// Bytes that must be copied because of direct I/O are counted over all files.
 ///
 /// Behaviour: ZC-13, ZC-25.
 #[test]

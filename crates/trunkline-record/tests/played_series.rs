@@ -32,7 +32,7 @@ fn at(seconds: i64) -> Sample {
     sample(Value::I64(seconds), 1_000 * seconds)
 }
 
-/// An array whose length is another one each time, a little later.
+/// Returns an update with an array of varying length, 250 ms after the given second.
 fn shape(seconds: i64) -> Sample {
     let elements = (0..seconds % 7).map(|axis| (seconds * 10 + axis) as f64);
     let value = Array::vector(Elements::F64(elements.collect()));
@@ -61,7 +61,7 @@ fn all(sut: &mut RecordedVariables) -> Vec<Played> {
     .collect()
 }
 
-/// Numbers of a variable, each with when it is played, in seconds.
+/// Returns the numbers of a variable, each with the time at which it is played, in seconds.
 fn numbers(played: &[Played], name: &str) -> Vec<(i64, u64)> {
     let of_it = played.iter().filter(|one| one.0 == name);
     of_it
@@ -83,8 +83,8 @@ impl Folder {
         series_path(self.0.path(), "run", number).unwrap()
     }
 
-    /// Records seconds of "rig/level" and "rig/other" in files that end with each of these, a
-    /// segment for each second. The other one has every third.
+    /// Records "rig/level" every second and "rig/other" every third second, with one segment per
+    /// second. `ends` contains the second before which each file ends.
     fn record(&self, ends: &[i64]) {
         let mut sut = self.series(ends.len());
         let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -105,7 +105,7 @@ impl Folder {
         assert_eq!(sut.number() as usize, ends.len());
     }
 
-    /// A series whose files have one second each on the clock of its calls.
+    /// Starts a series whose files have a maximum age of one second, on the clock of its calls.
     fn series(
         &self,
         most: usize,
@@ -134,7 +134,7 @@ impl Folder {
     }
 }
 
-/// The missing parts, without the folder.
+/// Returns the missing parts, without the folder.
 fn missing(sut: &RecordedVariables) -> Vec<String> {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let all = sut.missing().iter().map(|one| match one {
@@ -186,7 +186,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
             take(axes, &shape(second));
         }
         if second == 250 {
-            // Not there before.
+            // The variable appears here.
             let sample = sample(Value::I64(second), 1_000 * second + 500);
             sut.take_initial(mode, &sample, &Lost::NONE, now).unwrap();
             one.take_initial(mode, &sample, &Lost::NONE).unwrap();
@@ -216,7 +216,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
         assert_eq!(*played, expected);
     }
     assert!(sut.next_update().unwrap().is_none());
-    // A file from the middle is played alone, with the values that it has carried over.
+    // A file from the middle is played alone, with the values copied from the previous file.
     let mut alone = RecordedVariables::open_series(&folder.path(3)).unwrap();
     let levels = numbers(&all(&mut alone), "level");
     assert_eq!(levels.first(), Some(&(99, 0)));
@@ -257,7 +257,7 @@ fn files_that_are_missing_are_named_and_their_updates_counted() {
     std::fs::remove_file(folder.path(2)).unwrap();
     std::fs::remove_file(folder.path(3)).unwrap();
     let mut sut = folder.open();
-    // The last update of each is in the fourth file: 29 and 27.
+    // The fourth file contains a copy of the last update of each variable: 29 and 27.
     assert_eq!(
         missing(&sut),
         [
@@ -316,7 +316,7 @@ fn truncated_middle_file_is_reported_with_its_losses() {
         folder.cut(2, &bytes[..length]);
         let mut sut = match RecordedVariables::open_series(&folder.path(1)) {
             Ok(sut) => sut,
-            // Between two segments it is as if it had never had more.
+            // A file truncated between two segments looks as if it had ended there.
             Err(error) => {
                 assert!(
                     matches!(error, PlaybackError::OtherSeries { .. }),
@@ -343,7 +343,7 @@ fn truncated_middle_file_is_reported_with_its_losses() {
             assert!(played.is_sorted_by(|one, next| one.0 < next.0), "{length}");
         }
     }
-    // The last one of each is in the third file.
+    // The third file contains a copy of the last update of each variable.
     assert_eq!((refused, most), (3, 3));
 }
 
@@ -376,7 +376,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         );
         assert!(said.contains(&expected), "{said}");
     }
-    // The first file of another one.
+    // The first file of another series.
     copy(&other, 1, &folder);
     let said = why(&folder);
     assert!(
@@ -404,7 +404,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     let said = why(&folder);
     assert!(said.contains("is another one"), "{said}");
 
-    // Other variables, or of another type.
+    // Another variable, or one of another type.
     for (name, data_type, expected) in [
         ("rig/valve", "i64", "no variable rig/level"),
         ("rig/level", "bytes", "rig/level is bytes, and was i64"),
@@ -423,12 +423,12 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         let said = why(&folder);
         assert!(said.contains(expected), "{said}");
     }
-    // The first file is played by itself then.
+    // The first file can still be played by itself.
     let mut sut = RecordedVariables::open(&folder.path(1)).unwrap();
     assert_eq!(all(&mut sut).len(), 14);
 }
 
-/// Names that are like those of the series are not of it.
+/// Files with similar names do not belong to the series.
 ///
 /// Behaviour: B-72.
 #[test]

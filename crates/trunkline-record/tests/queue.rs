@@ -1,4 +1,4 @@
-//! The queue on a disk that works in any order, fails, and stalls.
+//! The queue on a disk that completes writes in any order, fails, and stalls.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -27,7 +27,7 @@ fn options(outstanding: usize) -> QueueOptions {
     }
 }
 
-/// The next `blocks` blocks of rows, in a region.
+/// Returns the next `blocks` blocks of rows in a region.
 fn next(ring: &mut Ring, blocks: i64) -> ReadRegion {
     let from = ring.filler.written() as i64;
     let count = blocks * BLOCK_ROWS;
@@ -90,7 +90,7 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     let mut sut = recording(disk.clone(), &ring, options(4));
     assert_eq!(rig::options().outstanding_max.get(), 4);
     assert_eq!(rig::options().wait, Duration::from_secs(5));
-    // The oldest never gets done; those after it do, and cannot be passed over.
+    // The oldest write never completes. Later ones do, but cannot be retired before it.
     disk.fault(OPENING, SimFault::Stands);
     for written in 1..=4 {
         let region = next(&mut ring, 1);
@@ -105,7 +105,7 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     ));
     assert_eq!(disk.now() - before, Duration::from_secs(5));
     assert!(error.to_string().contains("maximum of 4 writes"), "{error}");
-    // Only it and the one that was refused are held still.
+    // Only the region of that write and the refused region are still held.
     assert!(region.bytes() == rows(4 * BLOCK_ROWS..5 * BLOCK_ROWS));
     let error = sut.flush(Durability::InFile, LONG).unwrap_err();
     assert!(matches!(
@@ -177,7 +177,7 @@ fn file_is_intact_up_to_a_failed_write_and_accepts_no_more() {
         );
         let file = disk.file();
         assert_eq!(file.len() as u64, closed.length);
-        // All of them where the place of the next segment could not be written.
+        // All rows are in the file if only the next placeholder could not be written.
         assert_prefix(&file, 0, taken);
         assert!(TdmsFile::open(&file).unwrap().report().is_sound());
     }
@@ -227,7 +227,8 @@ fn short_and_deferred_writes_are_completed() {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(8192);
         let mut sut = recording(disk.clone(), &ring, options(3));
-        // Whole blocks, half of one, and nothing.
+        // Short writes of a whole block, of a block and a part, and of nothing; then postponed
+        // writes.
         for (index, fault) in [
             SimFault::Short(BLOCK),
             SimFault::Short(BLOCK + 100),
@@ -299,8 +300,8 @@ fn full_disk_refuses_regions_until_there_is_room() {
     assert_prefix(disk.file(), all, all);
 }
 
-/// A disk with less room than is set aside at a time is used to its end, and nothing of it is kept
-/// from others that is not needed soon.
+/// A disk with less space than is reserved at a time is used to its end, and no more of it is
+/// reserved than is needed soon.
 ///
 /// Behaviour: ZC-14.
 #[test]
@@ -336,7 +337,8 @@ fn a_small_disk_is_used_to_its_end() {
 /// Behaviour: ZC-13.
 #[test]
 fn unaligned_start_is_refused_and_unaligned_end_is_padded() {
-    // A length by which the rest of the block has room for a segment, and one by which it has not.
+    // With the first length, the rest of the block has room for a segment; with the second, it has
+    // not.
     for odd in [3, BLOCK_ROWS - 1] {
         let disk = SimDisk::new(2, BLOCK);
         let mut ring = ring(8192);
@@ -355,7 +357,7 @@ fn unaligned_start_is_refused_and_unaligned_end_is_padded() {
         assert_prefix(disk.file(), count as u64, count as u64);
         assert!(TdmsFile::open(&disk.file()).unwrap().report().is_sound());
     }
-    // Without blocks everything goes as it comes.
+    // Without blocks, regions of any length are written in place.
     let disk = SimDisk::new(2, 1);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(2));

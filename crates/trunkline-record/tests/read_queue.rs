@@ -1,4 +1,4 @@
-//! Reading into regions: every backend, any order, any place, and what goes wrong.
+//! Reading into regions with every backend, in any order, from any position, and with faults.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -19,11 +19,10 @@ use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWri
 /// Size of an element, in bytes.
 const ELEMENT: usize = 16;
 
-/// Elements in a region.
+/// Number of elements per region.
 const REGION: u64 = 256;
 
-/// Waits for a read that any file of a test takes at most: a queue that never gets anywhere fails
-/// its test.
+/// Maximum number of waits for a read in a test, so that a queue without progress fails its test.
 const WAITS_MAX: usize = 1_000;
 
 struct Ring {
@@ -42,7 +41,7 @@ fn ring() -> Ring {
     }
 }
 
-/// A file in which every byte differs from its neighbours.
+/// Returns the content of a file in which every byte differs from its neighbours.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }
@@ -84,7 +83,7 @@ fn read_all(sut: &mut ReadQueue, ring: &mut Ring) -> Vec<u8> {
     panic!("it never finishes: {:?}", sut.progress());
 }
 
-/// Reads until it learns of a failure, and takes nothing out of the ring.
+/// Reads until a failure is reported, and takes nothing out of the ring.
 fn read_until_failed(sut: &mut ReadQueue, ring: &mut Ring) -> ReadQueueError {
     for _ in 0..WAITS_MAX {
         if let Err(error) = sut.fill(&mut ring.writer, REGION) {
@@ -100,7 +99,7 @@ fn read_until_failed(sut: &mut ReadQueue, ring: &mut Ring) -> ReadQueueError {
 fn every_backend_reads_the_same_and_reports_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
-    // Whole blocks, and an odd end.
+    // Whole blocks, and a partial one at the end.
     let all = content(100 * 4096 + 5 * ELEMENT);
     std::fs::write(&path, &all).unwrap();
     let has_uring = open_to_read(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok();
@@ -171,7 +170,7 @@ fn device_gets_everything_in_order_from_any_start() {
         ] {
             let disk = disk(seed, block, &all);
             let mut ring = ring();
-            // The first of each part is short as well.
+            // Some reads are short as well.
             disk.fault(0, SimFault::Short(700));
             disk.fault(3, SimFault::Short(1));
             let bytes = (all.len() - from as usize) / ELEMENT * ELEMENT;
@@ -190,7 +189,7 @@ fn device_gets_everything_in_order_from_any_start() {
             let progress = sut.progress();
             let expected = match (block, from) {
                 (1, _) => 0,
-                // The incomplete block at the end.
+                // The partial block at the end.
                 (_, 0 | 1024) => bytes as u64 % 512,
                 _ => bytes as u64,
             };
@@ -203,9 +202,6 @@ fn device_gets_everything_in_order_from_any_start() {
     }
 }
 
-/// A region whose alignment in its block is that of the bytes in the file is copied only at its
-/// ends.
-///
 /// Behaviour: ZC-12, ZC-13.
 #[test]
 fn region_with_the_alignment_of_its_bytes_is_copied_only_at_its_ends() {
@@ -242,7 +238,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
         assert_eq!(read_all(&mut sut, &mut ring), all[..elements * ELEMENT]);
         assert!(sut.progress().is_finished);
         assert_eq!(sut.left(), [0, 5][usize::from(total.is_none())]);
-        // Nothing more is begun.
+        // No further read is started.
         assert_eq!(sut.fill(&mut ring.writer, REGION).unwrap(), 0);
         let region = ring.writer.acquire(1).unwrap();
         let refused = sut.read(region).unwrap_err();
@@ -266,7 +262,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
     sut.seek(all.len() as u64 - 8);
     let refused = sut.read(ring.writer.acquire(1).unwrap()).unwrap_err();
     assert!(matches!(refused.error, ReadQueueError::BeyondEnd { .. }));
-    // The region is still held, and can be read into from elsewhere.
+    // The region is still held, and can be filled from another position.
     sut.seek(16);
     sut.read(refused.region).unwrap();
     sut.wait(LONG).unwrap();
@@ -338,7 +334,7 @@ fn failed_read_ends_reading_after_the_preceding_data() {
             assert_eq!(sut.outstanding(), 0);
             assert_eq!(drained(&mut ring.drain), all[..at as usize]);
             assert_eq!(sut.progress().read, at);
-            // The ring has a hole: nothing after it can be played.
+            // The ring has a gap, after which nothing can be played.
             assert_eq!(ring.writer.acquire(1).unwrap_err(), NoRegion::Abandoned);
         }
     }
@@ -373,7 +369,7 @@ fn shortened_file_is_reported_and_an_interruption_is_not() {
     }
 }
 
-/// Whatever runs when it is dropped is waited for: the kernel writes into no memory that is gone.
+/// Dropping the queue waits for running reads, so that the kernel never writes into freed memory.
 #[test]
 fn a_queue_that_is_dropped_waits_for_what_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a recording refuses, and how far a file is lengthened ahead.
+//! Recordings and regions that are refused, and how far a file is lengthened ahead.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -21,7 +21,7 @@ fn options(outstanding: usize) -> QueueOptions {
     }
 }
 
-/// The next `blocks` blocks of rows, in a region.
+/// Returns the next `blocks` blocks of rows in a region.
 fn next(ring: &mut Ring, blocks: i64) -> ReadRegion {
     let from = ring.filler.written() as i64;
     let count = blocks * BLOCK_ROWS;
@@ -67,7 +67,7 @@ fn unsupported_recordings_are_refused_with_the_reason() {
         error.to_string().contains("a row of these channels has 2"),
         "{error}"
     );
-    // A header that becomes too long ends the file, which stays whole.
+    // A header that becomes too long ends the file, which stays intact.
     let long = "x".repeat(100_000);
     sut.set(&ObjectPath::File, "remark", long).unwrap();
     assert!(sut.write(next(&mut ring, 1)).is_err());

@@ -35,7 +35,7 @@ fn options(full_disk: FullDisk) -> QueueOptions {
     }
 }
 
-/// The next blocks of rows, in a region.
+/// Returns the next `blocks` blocks of rows in a region.
 fn next(ring: &mut Ring, blocks: i64) -> trunkline_ring::ReadRegion {
     let from = ring.filler.written() as i64;
     let count = blocks * BLOCK_ROWS;
@@ -51,7 +51,7 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
 
 #[test]
 fn nearly_full_disk_is_reported_by_space_and_by_time() {
-    // One that has little room; and one with much, of which much is used each second.
+    // A disk with little space, and one with more space that is written at a high rate.
     for (room, blocks) in [(1 << 20, 1), (8 << 20, 512)] {
         let disk = SimDisk::new(2, BLOCK);
         disk.set_room(room);
@@ -82,7 +82,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
         match blocks {
             1 => assert!(told_left < 256 << 10, "{at:?}"),
             _ => {
-                // Half a mebibyte each second.
+                // Half a mebibyte is written each second.
                 let full_in = at.full_in.unwrap().as_secs();
                 assert!((4..10).contains(&full_in), "{at:?}");
                 assert!(told_left > 2 << 20);
@@ -90,7 +90,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
         }
         assert_eq!(sut.progress().room.state, RoomState::Full);
         assert_eq!(sut.progress().room.alarms, 1);
-        // With room again the alarm is over.
+        // The alarm ends once there is space again.
         disk.set_room(1 << 40);
         sut.write(refused.region).unwrap();
         disk.pass(Duration::from_secs(1000));
@@ -117,7 +117,7 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
         let mut gaps = Vec::new();
         let (mut lost, mut all_lost) = (0, 0);
         for round in 0..1500 {
-            // Twice there is room again, some time after there was none.
+            // Space becomes available twice, some time after it ran out.
             match round {
                 700 => disk.set_room(3 << 20),
                 1200 => disk.set_room(1 << 30),
@@ -163,7 +163,9 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
     }
 }
 
-/// A series to disks of a test, each of which `prepare` sees first; and all that was recorded.
+/// Records a series to simulated disks, each of which is first passed to `prepare`. Returns the
+/// files, the number of rows lost in failed files, and the number of rows lost while the disk was
+/// full.
 fn record_series(
     full_disk: FullDisk,
     regions: usize,
@@ -185,7 +187,7 @@ fn record_series(
     let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
     for region in 0..regions {
         let mut to_write = next(&mut ring, 1);
-        // Returned regions are written again.
+        // Refused regions are written again.
         loop {
             match sut.write(to_write) {
                 Ok(()) => break,
@@ -215,7 +217,7 @@ fn assert_whole(files: &[Vec<u8>], regions: usize, missing: u64) {
     let mut found = Vec::new();
     for file in files {
         let numbers = numbers(file);
-        // One that could not be begun is removed.
+        // A file that could not be started has no rows.
         assert!(numbers.is_empty() || TdmsFile::open(file).unwrap().report().is_sound());
         found.extend(numbers);
     }
@@ -236,7 +238,7 @@ fn failed_write_or_sync_of_a_series_loses_only_outstanding_data() {
                 if number == 1 {
                     disk.fault(operation, SimFault::Fails(code));
                 }
-                // And at the first try of the next one, while it is opened.
+                // The first attempt to start the next file fails too.
                 if number == 2 && !*second.borrow() {
                     *second.borrow_mut() = true;
                     disk.fault(operation % OPENING, SimFault::Fails(code));
@@ -248,7 +250,7 @@ fn failed_write_or_sync_of_a_series_loses_only_outstanding_data() {
                 "operation {operation}: {lost} rows"
             );
             assert_whole(&files, REGIONS, lost);
-            // The one that has failed, one that could not be begun, and the rest.
+            // The file that failed, one that could not be started, and one with the rest.
             assert!(matches!(files.len(), 1 | 3), "{} files", files.len());
             failed += usize::from(files.len() > 1);
         }
@@ -269,7 +271,8 @@ fn series_without_room_for_its_next_file_continues_later() {
             }
             *tries.borrow_mut() += 1;
             match *tries.borrow() {
-                // Not even a name; a name and no room after it; a first write that fails.
+                // First, the file cannot be created; then it has no space; then its first write
+                // fails.
                 1..=3 => Err(io::ErrorKind::StorageFull.into()),
                 4..=6 => {
                     disk.set_room(0);

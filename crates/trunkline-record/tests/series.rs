@@ -28,7 +28,7 @@ fn options() -> QueueOptions {
     }
 }
 
-/// The next block of rows.
+/// Returns the next block of rows in a region.
 fn next(ring: &mut Ring) -> trunkline_ring::ReadRegion {
     let from = ring.filler.written() as i64;
     ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
@@ -41,7 +41,7 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
     group.get(name.as_bytes()).cloned()
 }
 
-/// Opens files on disks of a test, each of which `prepare` gets first.
+/// Opens files on simulated disks, each of which is first passed to `prepare`.
 fn open_on<'a>(
     disks: &'a RefCell<Vec<SimDisk>>,
     ring: &Ring,
@@ -60,7 +60,7 @@ fn open_on<'a>(
     }
 }
 
-/// Rows of all files, concatenated.
+/// Returns the rows of all files, concatenated.
 fn all_numbers(disks: &RefCell<Vec<SimDisk>>) -> Vec<i64> {
     let disks = disks.borrow();
     disks.iter().flat_map(|disk| numbers(disk.file())).collect()
@@ -119,7 +119,7 @@ fn evenly_spaced_rows_share_one_axis_in_all_files() {
         ..Rotation::default()
     };
     let sound = |_: u32, _: &SimDisk| {};
-    // Rows that it accepted and does not have are missing before the third file.
+    // The second file fails, so rows that it accepted are missing before the third file.
     let second_fails = |number: u32, disk: &SimDisk| {
         if number == 2 {
             disk.fault(rig::OPENING + 2, SimFault::Fails(5));
@@ -141,7 +141,7 @@ fn evenly_spaced_rows_share_one_axis_in_all_files() {
             let disks = disks.borrow();
             assert!(disks.len() > 5);
             for disk in disks.iter().filter(|disk| !numbers(disk.file()).is_empty()) {
-                // Rows are numbered as the device has counted those that are not lost.
+                // The numbers in the rows do not count lost rows.
                 let first = numbers(disk.file())[0];
                 let lost = if first >= lost_at * BLOCK_ROWS { 3 } else { 0 };
                 let offset = 0.25 + 0.5 * (first + lost) as f64;
@@ -164,7 +164,7 @@ fn a_file_that_is_old_is_followed_by_another() {
         age_max: Duration::from_secs(10),
         ..Rotation::default()
     };
-    // One clock for all of them, as that of the system is.
+    // All disks have the same time, as with the system's clock.
     let open = open_on(&disks, &ring, |number, disk| {
         disk.pass(Duration::from_secs(10) * (number - 1));
     });
@@ -192,7 +192,8 @@ fn a_wall_clock_that_steps_changes_neither_files_nor_rows() {
     let open = open_on(&disks, &ring, |_, _| {});
     let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
     let group = ObjectPath::Group("rig".into());
-    // Back by a day, far ahead, and back again: the program's reading is a property, no more.
+    // The wall clock steps back by a day, far ahead, and back again. Its time is only used for a
+    // property.
     let mut wall = [1_800_000_000_u64, 1_799_913_600, 9_000_000_000, 0]
         .into_iter()
         .cycle();

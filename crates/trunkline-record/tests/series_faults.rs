@@ -31,7 +31,7 @@ struct Recorded {
     rows: u64,
 }
 
-/// Records regions of `count` rows to disks of a test, each of which `prepare` sees first.
+/// Records regions of `count` rows to simulated disks, each of which is first passed to `prepare`.
 fn record(
     (regions, count): (u64, i64),
     options: QueueOptions,
@@ -64,7 +64,7 @@ fn record(
         let from = ring.filler.written() as i64;
         ring.filler.push(&rows(from..from + count)).unwrap();
         let mut region = ring.reader.acquire(count as u64).unwrap();
-        // Whatever happens it is taken, or handed back.
+        // Each region is either accepted or returned.
         for tries in 0.. {
             region = match sut.write(region) {
                 Ok(()) => break,
@@ -89,8 +89,9 @@ fn number_of(properties: &Properties, name: &str) -> Option<u64> {
 }
 
 impl Recorded {
-    /// Every row is in a file or lost, and each file has the number of rows in the files before it.
-    /// The gaps add up to the missing rows, and are at the exact positions if `is_exact`.
+    /// Checks that every row is in a file or lost, and that each file states the number of rows in
+    /// the files before it. Checks that the gaps add up to the missing rows and, if `is_exact`,
+    /// that they are at the exact positions.
     fn check(&self, is_exact: bool) {
         let (mut before, mut next, mut lost, mut told) = (0, 0, 0, 0);
         for (ended, disk) in self.ended.iter().zip(&self.disks) {
@@ -99,7 +100,7 @@ impl Recorded {
             assert_eq!(numbers.len() as u64, ended.rows, "file {}", ended.number);
             let file = TdmsFile::open(&file).unwrap();
             let group = file.properties(&ObjectPath::group("rig")).unwrap();
-            // One that has failed itself may not come to put it right.
+            // A file that has failed itself may lack the correction.
             let is_told = is_exact || ended.closed.failure.is_none();
             if ended.rows > 0 && ended.number > 1 && is_told {
                 let series_row = number_of(group, "series_row");
@@ -134,7 +135,7 @@ fn late_file_failure_corrects_the_gaps_of_the_following_files() {
     for bytes_max in [1, 8 * BLOCK as u64] {
         let good = record((12, BLOCK_ROWS), rig::options(), bytes_max, |_, _| {});
         good.check(true);
-        // The last one is the sync at the end of the file, by which nothing is lost.
+        // The last operation is the sync at the end of the file; its failure loses no rows.
         let operations = good.disks[0].operations();
         for failing in rig::OPENING..operations {
             let recorded = record(
@@ -202,7 +203,7 @@ fn untruncatable_file_is_reported_and_does_not_stop_the_series() {
             assert!(recorded.ended.len() > 1);
         }
     }
-    // One that was in order until then.
+    // A file without an earlier failure.
     let recorded = record(
         (20, BLOCK_ROWS),
         rig::options(),
@@ -307,7 +308,7 @@ fn late_detected_gap_is_played_at_its_position() {
     assert_eq!(gaps, [(0, 7), (15, 20)]);
 }
 
-/// Every sync of files of this thread, and of those it begins, fails from now on.
+/// Makes every file sync of this thread, and of threads that it starts, fail from now on.
 fn forbid_syncs() {
     let filter = SeccompFilter::new(
         [(libc::SYS_fdatasync, vec![])].into_iter().collect(),
@@ -346,7 +347,7 @@ fn next_file_that_failed_to_start_can_be_created_again() {
     ring.filler.push(&rows(0..BLOCK_ROWS)).unwrap();
     let mut region: ReadRegion = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
     for _ in 0..3 {
-        // A filter stays with its thread forever.
+        // A seccomp filter cannot be removed from its thread, so a separate thread is used.
         region = thread::scope(|scope| {
             let (sut, region) = (&mut sut, region);
             let refused = scope.spawn(move || {

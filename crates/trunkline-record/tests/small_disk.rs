@@ -1,4 +1,4 @@
-//! A file system of this machine that becomes full, and files that are left behind or not.
+//! A real file system that becomes full, and files that must not be left behind.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -17,7 +17,8 @@ use trunkline_record::{
 };
 use trunkline_tdms::SumsCheck;
 
-/// The name of the test below, and how its other process knows its folder.
+/// The name of the test below, and the environment variables with the parameters of its child
+/// process.
 const IN_CHILD: &str = "full_file_system_pauses_and_resumes_a_recording";
 const FOLDER: &str = "TRUNKLINE_TEST_SMALL_DISK";
 const BYTES_MAX: &str = "TRUNKLINE_TEST_BYTES_MAX";
@@ -35,7 +36,8 @@ fn full_file_system_pauses_and_resumes_a_recording() {
     }
 }
 
-/// Runs the test again with its own file system in its own name space, which ends with the process.
+/// Runs the test again with its own file system in its own mount namespace, which ends with the
+/// process.
 #[allow(clippy::print_stderr, reason = "why it was left out")]
 fn run_on_small_disk(bytes_max: u64) {
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +71,7 @@ fn run_on_small_disk(bytes_max: u64) {
     }
 }
 
-/// Fills the file system of this folder, makes room, and continues.
+/// Fills the file system of this folder, frees space, and continues.
 fn fill(folder: &Path, bytes_max: u64) {
     let ballast = folder.join("ballast");
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
@@ -170,7 +172,7 @@ fn empty_file_is_removed() {
 fn file_is_not_created_next_to_a_stale_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tdms");
-    // A folder of that name cannot be removed as a file is.
+    // A folder of this name cannot be removed like a file.
     std::fs::create_dir(path.with_extension("tdms_index")).unwrap();
     let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
     let made = tdms_queue(&path, wanted, directness, rig::options(), Vec::new());

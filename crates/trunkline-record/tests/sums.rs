@@ -1,4 +1,4 @@
-//! Recordings with a checksum file: the checksums are correct at any end.
+//! Recordings with a checksum file: the checksums are correct wherever the recording ends.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -26,7 +26,8 @@ fn options(outstanding: usize) -> QueueOptions {
     }
 }
 
-/// Two disks and a recording to them: one for the data, one for its checksums.
+/// Returns two simulated disks, one for the data and one for its checksums, and a recording to
+/// them.
 fn recording(seed: u64, ring: &Ring, options: QueueOptions) -> (SimDisk, SimDisk, Sut) {
     let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
     let memories = vec![ring.memory.clone()];
@@ -36,14 +37,14 @@ fn recording(seed: u64, ring: &Ring, options: QueueOptions) -> (SimDisk, SimDisk
     (data, sums, sut)
 }
 
-/// Pushes this number of rows, and records them as a region.
+/// Pushes `count` rows, and records them as a region.
 fn write(ring: &mut Ring, sut: &mut Sut, count: i64) -> Result<(), RecordError> {
     let from = ring.filler.written() as i64;
     ring.filler.push(&rows(from..from + count)).unwrap();
     sut.write(ring.reader.acquire(count as u64).unwrap())
 }
 
-/// Rows that were promised to be in the file, to be on the disk, and that were taken at all.
+/// The guarantees at a moment: rows in the file, rows on the disk, and rows accepted.
 struct Promised {
     written: u64,
     durable: u64,
@@ -91,11 +92,11 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
     (data.file(), sums.file(), sut.rows())
 }
 
-/// Rows that the checksums cover.
+/// Returns the rows that the checksums cover.
 fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
     let opened = TdmsFile::open_summed(data, sums, Unsummed::Cut, Limits::default()).unwrap();
     assert_eq!(opened.check.state, SumsState::OfThisFile);
-    // Truncated by its repair, it is a normal file.
+    // After the repair truncates it, it is a normal file.
     let repair = opened.file.repair(trunkline_tdms::RepairMode::Cut).unwrap();
     let length = repair.map_or(data.len(), |repair| repair.length as usize);
     let cut = &data[..length];
@@ -139,7 +140,7 @@ fn data_with_a_valid_checksum_is_correct_after_a_power_failure() {
                 let data = data.file_after_power_loss(seed * 1000 + variant);
                 let sums = sums.file_after_power_loss(seed * 1000 + variant + 500);
                 let found = vouched_for(&data, &sums);
-                // Not one wrong value, and all that was durable.
+                // No wrong value, and all durable rows.
                 assert!(found.iter().copied().eq(0..found.len() as i64));
                 assert!(found.len() as u64 >= promised.durable);
                 assert!(found.len() as u64 <= promised.taken);
@@ -204,7 +205,7 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
         (before.written, before.durable)
     );
     assert_eq!(sut.rows_in_file(), 0);
-    // The regions are back nevertheless: only the checksums are delayed.
+    // The regions are released nevertheless, because only the checksums are delayed.
     assert_eq!(ring.reader.lent(), 0);
     assert_eq!(progress.outstanding, 0);
 }
@@ -231,9 +232,10 @@ fn pending_checksums_are_bounded_while_the_disk_stalls() {
         refused.error,
         QueueError::Busy { outstanding: 4, .. }
     ));
-    // A segment has a header, and each of these regions is a block.
+    // Each segment has a header of one block, and each of these regions is one block.
     let segments = sut.progress().accepted / BLOCK as u64 - taken;
-    // The number that fits into a page, the one that stalls, and the outstanding ones.
+    // The number of entries that fit in a batch, the write that stalls, and the outstanding
+    // segments.
     assert!((170..180).contains(&segments), "{segments}");
 }
 
@@ -249,7 +251,7 @@ fn file_with_failed_checksums_accepts_no_more_and_reports_why() {
                 Ok(()) => {}
                 Err(error) => break error,
             }
-            // Whether or not the sync has already failed.
+            // The sync may already have failed.
             let _ = sut.begin_sync();
             assert!(sut.rows() < 10_000, "it never failed");
         };
@@ -271,7 +273,7 @@ fn file_with_failed_checksums_accepts_no_more_and_reports_why() {
         let (data, sums) = (data.file(), sums.file());
         assert_eq!(data.len() as u64, closed.length);
         assert!(TdmsFile::open(&data).unwrap().report().is_sound());
-        // Only data with a checksum remains, and nothing else of either.
+        // Both files contain only data with a checksum, and these checksums.
         assert_eq!(numbers(&data).len() as u64, sut.rows_in_file());
         let failure = closed.failure.unwrap();
         assert_eq!(failure.written, closed.length);
@@ -338,7 +340,7 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
         if has_sums {
             let check = SumsCheck::of(&data, &File::open(&sums).unwrap()).unwrap();
             assert!(check.is_good(), "{check:?}");
-            // The opening segment, and the three regions.
+            // The first segment, and the three regions.
             assert_eq!((check.segments, check.good_to), (4, closed.length));
         }
         assert_prefix(data, 1543, 1543);

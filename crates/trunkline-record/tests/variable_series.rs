@@ -35,7 +35,8 @@ fn number(value: &Value) -> i64 {
     }
 }
 
-/// Numbers of a variable in a file, each with when it is played, in seconds.
+/// Returns the numbers of a variable in a file, each with the time at which it is played, in
+/// seconds.
 fn played(path: &Path, name: &str) -> Vec<(i64, u64)> {
     let mut sut = RecordedVariables::open(path).unwrap();
     let names: Vec<_> = sut.variables().iter().map(|one| one.name.clone()).collect();
@@ -49,7 +50,8 @@ fn played(path: &Path, name: &str) -> Vec<(i64, u64)> {
         .collect()
 }
 
-/// A whole number of a group's properties; none where there is none, -1 among them.
+/// Returns a property of a group as a whole number, which may be negative; `None` if the group does
+/// not have it.
 fn property(path: &Path, group: &str, name: &str) -> Option<i64> {
     let file = TdmsFile::open(std::fs::File::open(path).unwrap()).unwrap();
     let properties = file.properties(&ObjectPath::group(group)).unwrap();
@@ -117,7 +119,7 @@ fn series_files_are_self_contained_and_complete_together() {
         assert_eq!(property(&path, "rig/fast", "series_row"), series_row);
         assert_eq!(slow.iter().map(|one| one.0).collect::<Vec<_>>(), [0]);
         if let Some(last) = own.last() {
-            // Values that are carried over are played at once, regardless of their age.
+            // Values copied from the previous file are played at once, regardless of their age.
             assert_eq!((fast[0], slow[0].1), ((*last, 0), 0));
             assert_eq!(fast[1], (last + 1, 0));
         }
@@ -152,7 +154,7 @@ fn file_at_its_maximum_age_is_followed_by_another_on_new_data() {
     let mut sut = VariableSeries::start(open, Some(rotation), MEMORY, NOW).unwrap();
     let level = sut.add("rig/level", &DataType::I64).unwrap();
     for minute in 0..10 {
-        // Nothing comes, so there is nothing to continue with.
+        // No update arrives, so no new file is needed.
         sut.write_out(Duration::from_secs(60 * minute)).unwrap();
     }
     assert_eq!(sut.number(), 1);
@@ -173,18 +175,18 @@ fn file_at_its_maximum_age_is_followed_by_another_on_new_data() {
     assert_eq!(numbers(&path(2)), [59, 61, 100]);
 }
 
-/// A disk whose files fail on command.
+/// A disk whose files fail on demand.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     files: Vec<Vec<u8>>,
-    /// The next append, sync or file fails with this number of the system's.
+    /// The system error number with which the next append, sync or open fails.
     append: Option<i32>,
     sync: Option<i32>,
     open: Option<i32>,
-    /// No append succeeds.
+    /// True if every append fails.
     is_dead: bool,
 }
 
@@ -229,7 +231,7 @@ fn series(disk: &Disk) -> Sut<impl FnMut(u32) -> io::Result<DiskFile> + use<>> {
     VariableSeries::start(open, Some(Rotation::default()), MEMORY, NOW).unwrap()
 }
 
-/// The files of a disk, in a folder.
+/// Saves the files of a disk in a folder.
 fn saved(disk: &Disk) -> (tempfile::TempDir, impl Fn(u32) -> PathBuf) {
     let (folder, path) = folder_and_path();
     for (bytes, number) in disk.0.lock().unwrap().files.iter().zip(1..) {
@@ -251,7 +253,7 @@ fn updates_refused_by_a_failed_file_are_in_the_next_one() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
-    // Enough that rows have other numbers in the next file.
+    // Enough updates that rows have other numbers in the next file.
     for number in -2..=1 {
         sut.take(level, &at(number), &Lost::NONE, NOW).unwrap();
     }
@@ -355,7 +357,7 @@ fn full_disk_is_awaited_and_the_next_file_is_retried() {
         let mut disk = disk.0.lock().unwrap();
         (disk.append, disk.open) = (Some(EIO), Some(EIO));
     }
-    // It is in the first one after all.
+    // The update goes into the first file after all.
     sut.write_out(NOW).unwrap_err();
     assert_eq!((sut.number(), sut.progress().in_file), (1, 2));
     sut.take(level, &at(3), &Lost::NONE, NOW).unwrap();
@@ -402,7 +404,7 @@ fn losses_without_a_further_file_are_bounded_and_counted() {
         (sut.progress().lost, sut.progress().updates),
         (lost, 1_000 - lost)
     );
-    // It takes something again.
+    // The disk accepts data again.
     disk.0.lock().unwrap().is_dead = false;
     sut.take(
         level,

@@ -29,7 +29,7 @@ fn at(value: Value, nanoseconds: i64) -> Sample {
     }
 }
 
-/// All updates, with the variable's number from its name.
+/// Returns all updates, with the variable's number taken from its name.
 fn all(path: &Path) -> Vec<PlayedUpdate> {
     let mut sut = RecordedVariables::open(path).unwrap();
     let names = sut.variables().iter();
@@ -44,7 +44,7 @@ fn all(path: &Path) -> Vec<PlayedUpdate> {
     played.map(numbered).collect()
 }
 
-/// Everything that a value is: two are the same where this is.
+/// Returns the encoding of a value, which is equal only for values with equal bits.
 fn bits(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     trunkline_types::wire::encode_value(value, &mut bytes);
@@ -54,9 +54,9 @@ fn bits(value: &Value) -> Vec<u8> {
 /// The recorded updates.
 struct Made {
     types: Vec<DataType>,
-    /// Each with its variable.
+    /// The samples, each with its variable.
     samples: Vec<(usize, Sample)>,
-    /// After each segment, how long the file was and how many were in it.
+    /// The length of the file and the number of updates in it, after each segment.
     whole: Vec<(usize, usize)>,
 }
 
@@ -142,7 +142,7 @@ proptest! {
         let Some(first) = whole.iter().map(|(end, _)| *end).find(|end| *end > 0) else {
             return Ok(());
         };
-        // Some lengths, anywhere.
+        // Random lengths.
         let mut random = Rng::with_seed(seed);
         let some = (0..80).map(|_| random.usize(first..=bytes.len()));
         for length in some.chain([bytes.len() - 1, bytes.len()]) {
@@ -150,7 +150,7 @@ proptest! {
             let played = all(&cut);
             let least = whole.iter().rfind(|(end, _)| *end <= length).unwrap().1;
             prop_assert!(played.len() >= least, "{length}: {} of {least}", played.len());
-            // Of the truncated segment, each variable has its first updates or none.
+            // Each variable has its first updates of the truncated segment, or none of them.
             for variable in 0..8 {
                 let played: Vec<_> = played.iter().filter(|one| one.variable == variable).collect();
                 let samples = samples.iter().filter(|(of, _)| *of == variable);

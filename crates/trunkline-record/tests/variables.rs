@@ -19,13 +19,13 @@ use trunkline_tdms::{
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Lost, Quality, Reason, Sample, Timestamp, Value};
 
-/// Much more than anything here.
+/// Memory for waiting updates in bytes; much more than the tests need.
 const MEMORY: usize = 1 << 20;
 
-/// More variables than any plant has, and more than a test can compare with each other.
+/// More variables than any plant has, and too many to compare each with all others.
 const MANY: usize = 50_000;
 
-/// 2023, in nanoseconds.
+/// A time in 2023, in nanoseconds since 1970.
 const START: i64 = 1_700_000_000_000_000_000;
 
 fn at(value: Value, milliseconds: i64) -> Sample {
@@ -62,7 +62,7 @@ fn values_older_than_the_recording_are_played_at_once() {
         let sample = at(Value::I64(milliseconds), milliseconds);
         sut.take(level, &sample, &Lost::NONE).unwrap();
     }
-    // One that came while it was recorded, and a value that another one has again.
+    // A variable that appears during the recording, and another initial value of an existing one.
     initial(&mut sut, late, 3 * HOUR + 200);
     initial(&mut sut, level, 3 * HOUR + 700);
     sut.finish().unwrap();
@@ -71,7 +71,7 @@ fn values_older_than_the_recording_are_played_at_once() {
         .map(|update| update.after.as_millis())
         .collect();
     assert_eq!(after, [0, 0, 0, 200, 500, 700]);
-    // Nothing but such values.
+    // Initial values only.
     let path = folder.path().join("still.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
     for (name, hours) in [("level", 0), ("valve", 5)] {
@@ -176,7 +176,7 @@ fn every_update_is_recorded_and_played_in_the_order_of_the_times() {
     }
 }
 
-/// A truncated segment has its numbers up to the cut, and none if there are strings among them.
+/// A truncated segment yields its numbers up to the cut, but none if it contains strings.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -187,7 +187,7 @@ fn truncated_recording_plays_its_whole_updates() {
     cut_anywhere(&DataType::I64, Value::I64);
 }
 
-/// Cuts a recording of a number and of a variable of this type.
+/// Truncates a recording of a number and of a variable of type `other`, at any byte.
 fn cut_anywhere(other: &DataType, made: fn(i64) -> Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
@@ -238,7 +238,7 @@ fn cut_anywhere(other: &DataType, made: fn(i64) -> Value) {
     }
 }
 
-/// A file that takes nothing for a while, as a full disk does not.
+/// A file that can be made to accept nothing, like a full disk.
 #[derive(Clone, Default)]
 struct Full(Arc<Mutex<(Vec<u8>, bool)>>);
 

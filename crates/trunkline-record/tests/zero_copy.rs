@@ -163,7 +163,7 @@ fn disk_is_never_idle_while_there_is_data() {
             // When a call returns, at least one write is in flight.
             assert!(seen.lock().unwrap().running > 0);
         }
-        // Each region is a write, and several are in transit at a time.
+        // Each region is a write, and several are in flight at a time.
         let left = &seen.lock().unwrap().left_running;
         assert!(left.len() > 190);
         assert!(

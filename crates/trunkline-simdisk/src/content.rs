@@ -1,13 +1,13 @@
 //! The content of a file, and its durable part.
 
-/// The unsynced data that is left after a loss of power.
+/// The unsynced data that survives a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tear {
-    /// Bytes of each file's unsynced writes that are left intact.
+    /// Number of bytes of each file's unsynced writes that survive.
     pub bytes: u64,
     /// The state of the bytes after them.
     pub rest: Rest,
-    /// The changes of names that are kept: bit i is the i-th change since the folder was synced.
+    /// The name changes that survive: bit i represents the i-th change since the folder was synced.
     pub names: u64,
 }
 
@@ -40,7 +40,7 @@ enum Change {
 }
 
 impl Content {
-    /// A file with these bytes, all synced.
+    /// Creates a file with these bytes, all synced.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Content {
         }
     }
 
-    /// The bytes as programs see them.
+    /// Returns the bytes as programs see them.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -62,7 +62,7 @@ impl Content {
         self.changes.push(Change::Write(offset, piece.to_vec()));
     }
 
-    /// Cuts the file off, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub fn set_length(&mut self, length: u64) {
         self.bytes.resize(at(length), 0);
         self.changes.push(Change::SetLength(length));
@@ -84,7 +84,7 @@ impl Content {
         self.changes.clear();
     }
 
-    /// The number of changes so far.
+    /// Returns the number of changes so far.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.synced_changes + self.changes.len()
@@ -99,8 +99,9 @@ impl Content {
         }
     }
 
-    /// The bytes after a loss of power. For each unsynced change, `kept` gets the number of bytes
-    /// that it wrote, and returns how many of them are kept, or `None` if the change is lost.
+    /// Returns the bytes after a power loss. For each unsynced change, `kept` is called with the
+    /// number of bytes that the change wrote, and returns how many of them survive, or `None` if
+    /// the change is lost.
     pub fn after_power_loss(&self, mut kept: impl FnMut(usize) -> Option<usize>) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         for change in &self.changes {
@@ -115,7 +116,7 @@ impl Content {
         bytes
     }
 
-    /// The bytes after a loss of power that tore the unsynced writes.
+    /// Returns the bytes after a power loss that tore the unsynced writes.
     #[must_use]
     pub fn after(&self, tear: Tear) -> Vec<u8> {
         let mut left = Some(at(tear.bytes));
@@ -138,7 +139,7 @@ impl Content {
 }
 
 impl Change {
-    /// Applies the change; of a write, the first `kept` bytes.
+    /// Applies the change. Of a write, only the first `kept` bytes are applied.
     fn apply(&self, bytes: &mut Vec<u8>, kept: usize) {
         match self {
             Self::Write(offset, piece) => put(bytes, *offset, &piece[..kept.min(piece.len())]),
@@ -147,7 +148,7 @@ impl Change {
     }
 }
 
-/// Puts `piece` into `bytes` at `offset`, and extends them with zeros if necessary.
+/// Copies `piece` into `bytes` at `offset`, and extends `bytes` with zeros if necessary.
 pub fn put(bytes: &mut Vec<u8>, offset: u64, piece: &[u8]) {
     let end = at(offset).saturating_add(piece.len());
     if bytes.len() < end {

@@ -1,4 +1,4 @@
-//! A folder of files that can be stopped at every call.
+//! A folder of files on a simulated disk, which can stop the program at any call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,9 +23,8 @@ pub struct Failure {
     pub from: u64,
     /// Number after the last failing call.
     pub until: u64,
-    /// Kind of the error.
     pub kind: io::ErrorKind,
-    /// Calls that only read succeed.
+    /// True if calls that only read still succeed.
     pub only_changes: bool,
 }
 
@@ -74,13 +73,13 @@ impl Default for SimDisk {
 }
 
 impl SimDisk {
-    /// Number of calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         lock(&self.state).calls
     }
 
-    /// Stops the program in call number `call`, counted from 0. A write has then written `bytes` of
-    /// its bytes; any other call has done nothing. All later calls fail.
+    /// Stops the program in call number `call`, counted from 0. A write then writes only its first
+    /// `bytes` bytes; any other call has no effect. All later calls fail.
     pub fn stop_at(&self, call: u64, bytes: u64) {
         lock(&self.state).stop_at = Some((call, bytes));
     }
@@ -107,12 +106,12 @@ impl SimDisk {
         lock(&self.state).room = Some(bytes);
     }
 
-    /// Size of all files together, in bytes.
+    /// Returns the size of all files together, in bytes.
     pub fn used(&self) -> u64 {
         lock(&self.state).used()
     }
 
-    /// The disk as the next program finds it.
+    /// Returns the disk as the next program finds it.
     pub fn after(&self, crash: Crash) -> Self {
         let state = lock(&self.state);
         let next = match crash {
@@ -148,7 +147,7 @@ impl SimDisk {
         }
     }
 
-    /// The content of a file; `None` if it does not exist.
+    /// Returns the content of a file; `None` if it does not exist.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         state
@@ -190,7 +189,7 @@ impl State {
         names
     }
 
-    /// Counts a call. On failure also returns how many bytes are written nevertheless.
+    /// Counts a call. On failure, also returns how many bytes are written before the call fails.
     fn call(&mut self, is_change: bool, len: u64) -> Result<(), (u64, io::Error)> {
         let gone = || io::Error::other("the program has stopped");
         if self.is_stopped {
@@ -227,12 +226,12 @@ impl State {
 }
 
 impl SimDisk {
-    /// Path of the folder, shown to people.
+    /// Returns the path of the folder, for messages.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A number that changes after each loss of power.
+    /// Returns a number that changes with each power loss.
     pub fn boot(&self) -> u32 {
         lock(&self.state).power_failures.saturating_add(1)
     }
@@ -240,18 +239,18 @@ impl SimDisk {
     /// Returns the names of the files.
     ///
     /// # Errors
-    /// The program has stopped, or a failure was set.
+    /// The program has stopped, or a failure was set for this call.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut state = lock(&self.state);
         state.query()?;
         Ok(state.names.keys().cloned().collect())
     }
 
-    /// Creates a file, replacing any of this name. The name is durable after
+    /// Creates a file, replacing an existing one of this name. The name is durable after
     /// [`sync_folder`](Self::sync_folder).
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Same as [`list`](Self::list).
     pub fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
         state.change()?;
@@ -265,7 +264,7 @@ impl SimDisk {
     /// Opens a file.
     ///
     /// # Errors
-    /// As [`list`](Self::list), and `NotFound`.
+    /// Same as [`list`](Self::list), and `NotFound`.
     pub fn open(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
         state.query()?;
@@ -273,10 +272,10 @@ impl SimDisk {
         Ok(self.file(content.clone()))
     }
 
-    /// Renames a file, replacing any of the new name.
+    /// Renames a file, replacing an existing one of the new name.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
@@ -290,7 +289,7 @@ impl SimDisk {
     /// Removes a file.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
@@ -299,10 +298,10 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Makes all changes of names durable.
+    /// Makes all name changes durable.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Same as [`list`](Self::list).
     pub fn sync_folder(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
@@ -319,8 +318,8 @@ impl SimDisk {
     }
 }
 
-/// An open file of a [`SimDisk`]. All calls fail once the program has stopped, and as set with
-/// [`fail`](SimDisk::fail).
+/// An open file of a [`SimDisk`]. All calls fail once the program has stopped. Calls also fail as
+/// set with [`fail`](SimDisk::fail).
 #[derive(Debug)]
 pub struct SimFile {
     content: Shared,
@@ -331,7 +330,7 @@ impl SimFile {
     /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// As [`SimDisk::list`].
+    /// Same as [`SimDisk::list`].
     pub fn size(&self) -> io::Result<u64> {
         lock(&self.disk).query()?;
         Ok(lock(&self.content).bytes().len() as u64)
@@ -340,7 +339,7 @@ impl SimFile {
     /// Writes both pieces, one after the other, starting at `offset`.
     ///
     /// # Errors
-    /// As [`SimDisk::list`], and `StorageFull`. The first bytes may have been written.
+    /// Same as [`SimDisk::list`], and `StorageFull`. The first bytes may have been written.
     pub fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()> {
         let bytes = pieces.concat();
         let done = lock(&self.disk).call(true, bytes.len() as u64);
@@ -357,7 +356,7 @@ impl SimFile {
     /// Reads until `bytes` is full or the file ends, and returns the number of bytes read.
     ///
     /// # Errors
-    /// As [`SimDisk::list`].
+    /// Same as [`SimDisk::list`].
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         lock(&self.disk).query()?;
         let content = lock(&self.content);
@@ -370,7 +369,7 @@ impl SimFile {
     /// Truncates the file to `len` bytes.
     ///
     /// # Errors
-    /// As [`SimDisk::list`].
+    /// Same as [`SimDisk::list`].
     pub fn truncate(&self, len: u64) -> io::Result<()> {
         lock(&self.disk).change()?;
         lock(&self.content).set_length(len);
@@ -380,7 +379,7 @@ impl SimFile {
     /// Makes the file's bytes durable.
     ///
     /// # Errors
-    /// As [`SimDisk::list`].
+    /// Same as [`SimDisk::list`].
     pub fn sync(&self) -> io::Result<()> {
         lock(&self.disk).change()?;
         lock(&self.content).sync();

@@ -1,14 +1,14 @@
-//! A disk in memory for tests, which shows the states that a crash can leave.
+//! An in-memory disk for tests, which simulates the states that a crash can leave behind.
 //!
-//! [`Content`] is one file: its bytes, those that are synced, and the changes since. [`SimDisk`] is
-//! a folder of such files, which can be stopped at every call.
+//! [`Content`] is one file: its bytes, the bytes that are synced, and the changes since the last
+//! sync. [`SimDisk`] is a folder of such files, which can stop the program at any call.
 //!
 //! It models these events:
-//! - The program is killed: everything written by its calls is kept, and any part of the
-//!   interrupted call.
-//! - Power fails: unsynced bytes after some byte are lost, zero or arbitrary; any subset of the
-//!   changes of names since the last sync of the folder is kept.
-//! - A call fails, once or permanently; a full disk has written a part of the bytes.
+//! - The program is killed: everything written by completed calls is kept, and any part of the
+//!   interrupted write.
+//! - Power fails: unsynced bytes after some position are lost, zero or arbitrary; any subset of the
+//!   name changes since the last sync of the folder survives.
+//! - A call fails, once or permanently; on a full disk, a write has written part of the bytes.
 #![forbid(unsafe_code)]
 
 mod content;

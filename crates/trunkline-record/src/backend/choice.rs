@@ -1,4 +1,4 @@
-//! Opens files: selects the backend, and reports what was chosen and why.
+//! Opens files: selects the backend, and reports the choice and its reasons.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::place::{Place, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// io_uring if it is available, otherwise plain writes; [`FileReport`] says which was chosen.
+    /// io_uring if it is available, otherwise plain writes; [`FileReport`] names the choice.
     #[default]
     BestThereIs,
     /// io_uring only.
@@ -24,7 +24,7 @@ pub enum BackendChoice {
 /// The requested use of the page cache; direct I/O (`O_DIRECT`) bypasses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Directness {
-    /// Direct if the file system supports it; [`FileReport`] says which was chosen.
+    /// Direct if the file system supports it; [`FileReport`] names the choice.
     #[default]
     IfPossible,
     /// Direct, or fail.
@@ -32,7 +32,7 @@ pub enum Directness {
     Cached,
 }
 
-/// A better choice was not available, for this reason.
+/// The reason why a better choice was not available.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unavailable {
     /// io_uring exists but may not be used.
@@ -41,11 +41,11 @@ pub enum Unavailable {
         /// filter forbids io_uring.
         disabled: Option<u8>,
     },
-    /// The kernel has no io_uring, or a filter reports that.
+    /// The kernel has no io_uring, or a system call filter hides it.
     Missing,
     /// The kernel's io_uring is too old: it cannot wait with a timeout.
     TooOld,
-    /// The limit of locked memory is too low.
+    /// The limit on locked memory is too low.
     LockedMemory,
     /// The file system cannot bypass its cache.
     NoDirectWrites,
@@ -92,7 +92,7 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Unavailable {
-    /// Converts an error of setting up io_uring.
+    /// Converts an error from setting up io_uring.
     pub(super) fn of_uring(error: &io::Error) -> Self {
         use rustix::io::Errno;
         match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -125,8 +125,8 @@ pub struct OpenedFile {
     pub report: FileReport,
 }
 
-/// Creates a file and a backend that runs up to `writes_max` writes at a time. On return the
-/// directory entry is safe from a power loss.
+/// Creates a file and a backend that runs up to `writes_max` writes at a time. On return, the
+/// directory entry survives a power loss.
 ///
 /// # Errors
 /// The file exists or cannot be created; or a required feature is not available, and the error
@@ -143,8 +143,7 @@ pub fn open_file(
         .and_then(|place| with_backend(file, Some(place), wanted, is_direct, writes_max, why_not));
     let synced = opened.and_then(|opened| sync_folder(path).map(|()| opened));
     if synced.is_err() {
-        // The original error is reported; an empty file that could not be removed is not worth a
-        // second one.
+        // Report the original error, even if the empty file cannot be removed.
         let _ = std::fs::remove_file(path);
     }
     synced
@@ -211,8 +210,8 @@ fn open_direct(
         Ok(file) => Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             if is_new {
-                // Some systems create the file before they refuse. It did not exist when this call
-                // began.
+                // Some systems create the file before they reject the flag. The file did not exist
+                // when this call began.
                 let _ = std::fs::remove_file(path);
             }
             if directness == Directness::Required {

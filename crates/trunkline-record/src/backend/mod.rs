@@ -28,7 +28,7 @@ use crate::place::{Displaced, Place};
 pub enum BackendKind {
     /// io_uring, with registered memory.
     Uring,
-    /// One system call after the other, in a thread.
+    /// One system call after another, in a separate thread.
     PlainWrites,
 }
 
@@ -49,7 +49,7 @@ const BLOCK_BYTES: usize = 4096;
 pub struct LocalFile {
     file: File,
     is_direct: bool,
-    /// The name of the file to watch.
+    /// The path at which the file is expected, if it is watched.
     place: Option<Place>,
 }
 
@@ -80,13 +80,13 @@ impl Span {
     pub(crate) fn after(self, bytes: usize) -> Self {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
         Self {
-            // SAFETY: at most the length of the memory that begins there.
+            // SAFETY: the offset is at most the length of the memory.
             start: unsafe { self.start.add(bytes) },
             bytes: self.bytes - bytes,
         }
     }
 
-    /// Returns `bytes` of the span, from offset `at` on, which must be within it.
+    /// Returns at most `bytes` bytes of the span, starting at offset `at`, which must be within it.
     pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes.saturating_sub(at));
         Self {
@@ -126,7 +126,7 @@ pub struct Completed {
     pub result: io::Result<usize>,
 }
 
-/// The time to wait for a completion.
+/// How long to wait for a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     No,
@@ -140,12 +140,12 @@ pub enum Wait {
 pub trait Backend: Send + fmt::Debug {
     fn kind(&self) -> BackendKind;
 
-    /// Returns the local file of this backend, on which the methods with a default work.
+    /// Returns the local file of this backend, which the default methods use.
     fn local(&self) -> io::Result<&LocalFile> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Returns the unit of which addresses, positions and lengths must be multiples; 1 if there is
+    /// Returns the required alignment of addresses, positions and lengths in bytes; 1 if there is
     /// none.
     fn block_bytes(&self) -> usize {
         match self.local() {
@@ -156,44 +156,43 @@ pub trait Backend: Send + fmt::Debug {
         }
     }
 
-    /// Returns the time by which waits are bounded.
+    /// Returns the current time of the clock used for timeouts.
     fn now(&self) -> Duration {
         monotonic()
     }
 
-    /// Registers the memory that will be written from or read into. Called once, before the first
-    /// operation. Returns `None` if the memory is registered with the kernel or registering has no
-    /// benefit here. Returns the reason if it failed; each write or read then registers its own
-    /// memory.
+    /// Registers the memory of all later writes and reads. Called once, before the first operation.
+    /// Returns `None` if the memory is registered with the kernel or registering has no benefit
+    /// here. Returns the reason if it failed; each write or read then registers its own memory.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
     unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable>;
 
-    /// Begins a write.
+    /// Starts a write.
     ///
     /// # Errors
-    /// The system's error; the write has not begun.
+    /// The system's error; the write was not started.
     ///
     /// # Safety
     /// The memory stays mapped until the completion has been returned or this backend has been
     /// dropped.
     unsafe fn submit(&mut self, write: Write) -> io::Result<()>;
 
-    /// Begins a read.
+    /// Starts a read.
     ///
     /// # Errors
-    /// The system's error; the read has not begun.
+    /// The system's error; the read was not started.
     ///
     /// # Safety
-    /// The memory stays mapped, and nobody else reads or writes it, until the completion has been
+    /// The memory stays mapped, and no other code reads or writes it, until the completion has been
     /// returned or this backend has been dropped.
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()>;
 
-    /// Begins an `fdatasync` of what has been written so far.
+    /// Starts an `fdatasync` of the data written so far.
     ///
     /// # Errors
-    /// The system's error; the sync has not begun.
+    /// The system's error; the sync was not started.
     fn submit_sync(&mut self, token: Token) -> io::Result<()>;
 
     /// Returns the next completion, or `None` if none arrives in time.
@@ -218,7 +217,8 @@ pub trait Backend: Send + fmt::Debug {
     /// Extends the file with zeros to `length` bytes, which must be more than it has.
     ///
     /// # Errors
-    /// `Unsupported`: it has no benefit with this backend. Otherwise the system's error.
+    /// `Unsupported`: extending the file has no benefit with this backend. Otherwise the system's
+    /// error.
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         self.local()?.file.set_len(length)
     }
@@ -247,7 +247,7 @@ pub trait Backend: Send + fmt::Debug {
 pub(crate) fn room(file: &File) -> io::Result<u64> {
     let stats = rustix::fs::fstatvfs(file)?;
     if stats.f_blocks == 0 {
-        // Some user-space file systems answer with zeros.
+        // Some user-space file systems report zeros.
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))

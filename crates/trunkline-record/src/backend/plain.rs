@@ -1,4 +1,4 @@
-//! Plain system calls: one `pwrite` or `pread` after the other, in a separate thread.
+//! Plain system calls: one `pwrite` or `pread` after another, in a separate thread.
 
 use std::fs::File;
 use std::io;
@@ -71,17 +71,17 @@ fn work(file: &File, to_do: &Receiver<Job>, finished: &SyncSender<Completed>) {
 
 fn write_once(file: &File, write: Write) -> io::Result<usize> {
     let Span { start, bytes } = write.memory;
-    // SAFETY: mapped until this completion has been returned, as the caller of `submit` guarantees;
-    // another program may change it meanwhile, and then other bytes are written.
+    // SAFETY: the memory is mapped until this completion has been returned, as the caller of
+    // `submit` guarantees. If another program changes it meanwhile, the changed bytes are written.
     let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
     file.write_at(bytes, write.position)
 }
 
 fn read_once(file: &File, read: Read) -> io::Result<usize> {
     let Span { start, bytes } = read.memory;
-    // SAFETY: mapped and exclusive until this completion has been returned, as the caller of
-    // `submit_read` guarantees; it is memory of a ring or of staging, which was initialised when it
-    // was allocated.
+    // SAFETY: the memory is mapped and exclusive until this completion has been returned, as the
+    // caller of `submit_read` guarantees. It belongs to a ring or to staging, and was initialised
+    // when it was allocated.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) };
     file.read_at(bytes, read.position)
 }
@@ -132,7 +132,7 @@ impl Drop for PlainWrites {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // The thread ends after the jobs it was given; it does not panic.
+            // The thread ends once it has done its jobs; it does not panic.
             let _ = thread.join();
         }
     }

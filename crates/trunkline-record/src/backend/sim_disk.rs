@@ -1,5 +1,5 @@
-//! A simulated disk for tests: operations complete in random order, fail on demand, and a crash can
-//! happen at any point.
+//! A simulated disk for tests: operations complete in random order and fail on demand, and a crash
+//! can happen at any point.
 
 use std::io;
 use std::slice;
@@ -22,11 +22,11 @@ pub enum SimFault {
     Short(usize),
     /// The operation never completes.
     Stands,
-    /// The operation is refused with this system error number and does not begin.
+    /// The operation is refused with this system error number and is not started.
     NotBegun(i32),
 }
 
-/// A handle to the simulated disk. The test keeps one; the queue gets another by
+/// A handle to the simulated disk. The test keeps one and gives the queue a
 /// [`clone`](Clone::clone).
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
@@ -51,7 +51,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Waiting {
     operation: Operation,
-    /// The bytes that a write found in memory when it began.
+    /// The bytes that were in the memory of a write when it began.
     begun_with: Vec<u8>,
     fault: Option<SimFault>,
 }
@@ -115,12 +115,12 @@ impl SimDisk {
         self.state().now += time;
     }
 
-    /// Returns the number of operations begun so far, including refused ones.
+    /// Returns the number of operations started so far, including refused ones.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Returns the position up to which room is reserved.
+    /// Returns the position up to which space is reserved.
     pub fn reserved_to(&self) -> u64 {
         self.state().reserved_to
     }
@@ -130,8 +130,8 @@ impl SimDisk {
         self.state().file()
     }
 
-    /// Returns every file content that is possible if the program is killed now: the completed
-    /// writes, and for each running write nothing, its first half, or all.
+    /// Returns every possible content of the file if the program is killed now: all completed
+    /// writes, and none, the first half, or all of each running write.
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
         let mut files = vec![state.file()];
@@ -155,9 +155,9 @@ impl SimDisk {
         files
     }
 
-    /// Returns a file content that is possible if power is lost now. Synced writes are in it; of
-    /// every other write nothing, the first half, or all, as the seed determines. The extended
-    /// length may be lost too.
+    /// Returns one possible content of the file if power is lost now: all synced writes, and none,
+    /// the first half, or all of every other write, as the seed determines. The extended length may
+    /// be lost too.
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -216,7 +216,7 @@ impl State {
     /// Returns true if a disk with this block size refuses the operation.
     fn is_odd(&self, position: u64, memory: Span) -> bool {
         let address = memory.start.as_ptr().addr();
-        // Positions in a test's file are indices of a `Vec`.
+        // The file is a `Vec`, so positions in it fit in a `usize`.
         let numbers = [position as usize, memory.bytes, address];
         let mut numbers = numbers.into_iter();
         numbers.any(|number| !number.is_multiple_of(self.block_bytes))
@@ -293,7 +293,7 @@ impl Backend for SimDisk {
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        // SAFETY: mapped now, as the caller guarantees.
+        // SAFETY: the memory is mapped now, as the caller guarantees.
         let begun_with = unsafe { bytes_of(write.memory, write.memory.bytes) };
         self.begin(Operation::Write(write), begun_with.to_vec())
     }
@@ -331,7 +331,7 @@ impl Backend for SimDisk {
 
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
-        // Fits in a `Vec`'s length.
+        // The file is a `Vec`, so its length fits in a `usize`.
         state.length = state.length.max(length as usize);
         Ok(())
     }
@@ -357,13 +357,13 @@ impl Backend for SimDisk {
     }
 }
 
-/// Returns about the first half, in whole sectors.
+/// Returns about half of `bytes`, in whole sectors.
 fn half_of(bytes: usize) -> usize {
     (bytes / 2).next_multiple_of(SECTOR_BYTES).min(bytes)
 }
 
 /// # Safety
-/// The memory is mapped, `bytes` is at most its length, and nobody writes to it while the result
+/// The memory is mapped, `bytes` is at most its length, and no code writes to it while the result
 /// lives.
 unsafe fn bytes_of<'a>(memory: Span, bytes: usize) -> &'a [u8] {
     // SAFETY: guaranteed by the caller.

@@ -117,7 +117,7 @@ fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
     begins.map(move |at| span.part(at, PIECE_MAX))
 }
 
-/// Returns true if the call is worth repeating at once.
+/// Returns true if the call should be retried at once.
 fn is_transient(error: &io::Error) -> bool {
     let error = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(error, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
@@ -227,7 +227,7 @@ impl Drop for Uring {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if is_transient(&error) => {}
-                // Entries never submitted to the kernel never run.
+                // Entries that were never submitted to the kernel never run.
                 Err(_) if self.in_flight <= self.ring.submission().len() => break,
                 // The other operations still access memory that is freed after this drop; their
                 // completions arrive even if waiting fails.

@@ -1,4 +1,4 @@
-//! Takes rows out of a ring when they are due, for programs that pass them on.
+//! Takes rows from a ring when they are due, for programs that forward them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trunkline_ring::{NoRegion, RegionDrain};
 use super::error::PlaybackError;
 use super::pace::Pacer;
 
-/// Takes rows out of a ring when they are due, and counts how often a due row was missing.
+/// Takes rows from a ring when they are due, and counts how often a due row was missing.
 ///
 /// A device plays at its own rate and takes its rows from [`RegionDrain`] itself. This type is for
 /// a program that plays in place of a device, into a stream or into variables.
@@ -17,13 +17,13 @@ pub struct PacedDrain {
     pacer: Pacer,
     has_begun: bool,
     is_late: bool,
-    /// The time since which a due row has had no room.
+    /// When the caller first had no room for the row that is due.
     held_since: Option<Duration>,
     underruns: u64,
 }
 
 impl PacedDrain {
-    /// Creates a drain that takes the rows of `drain` when `pacer` makes them due.
+    /// Creates a drain that takes the rows of `drain` when they are due according to `pacer`.
     pub fn new(drain: RegionDrain, pacer: Pacer) -> Self {
         Self {
             drain,
@@ -35,11 +35,11 @@ impl PacedDrain {
         }
     }
 
-    /// Copies rows that are due at `now` into `bytes`, as many as are available and fit, and
-    /// returns their number. Time starts with the first row. A due row that is missing is late, and
-    /// delays all later rows by as much. A due row that has no room causes the same delay, from
-    /// this call to the next. A caller that waits for room reports this by calling with empty
-    /// `bytes`.
+    /// Copies the rows that are due at `now` into `bytes`, as many as are available and fit, and
+    /// returns their number. Time starts with the first row. A due row that is not available is
+    /// late, and delays all later rows by the same time. A due row that does not fit delays them by
+    /// the time between this call and the next. A caller that waits for room must report this by
+    /// calling the method with empty `bytes`.
     pub fn take(&mut self, now: Duration, bytes: &mut [u8]) -> Result<u64, PlaybackError> {
         let there = self.drain.available().map_err(NoRegion::from)?;
         if there == 0 && !self.has_begun {
@@ -56,7 +56,7 @@ impl PacedDrain {
             self.is_late = false;
         }
         let rows = self.pacer.take(now, there.min(room))?;
-        // At most the rows that fit in `bytes`.
+        // At most the number of rows that fit in `bytes`.
         let part = bytes
             .get_mut(..rows as usize * row_bytes)
             .unwrap_or_default();
@@ -77,7 +77,7 @@ impl PacedDrain {
         Ok(due.is_some_and(|due| due <= now))
     }
 
-    /// Returns when the next row is due; `None` if that is not known or it is due now.
+    /// Returns when the next row is due; `None` if this is unknown or the row is due now.
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         self.pacer.next_due()
     }
@@ -96,7 +96,7 @@ impl PacedDrain {
         self.underruns
     }
 
-    /// Returns the delay of the rows against their original times.
+    /// Returns the delay of the rows relative to their original times.
     pub fn lateness(&self) -> Duration {
         self.pacer.lateness()
     }

@@ -8,10 +8,11 @@ use trunkline_tdms::{ObjectPath, OpenError, ReadError, TdmsType, Text};
 
 use crate::read_queue::ReadQueueError;
 
-/// Maximum number of groups that [`PlaybackError::WhichGroup`] lists: a file may have a million.
+/// Maximum number of groups that [`PlaybackError::WhichGroup`] lists, because a file may have a
+/// million.
 pub const GROUPS_TOLD: usize = 10;
 
-/// The reason why a recording cannot be played, or not any further.
+/// The reason why a recording cannot be played, or cannot be played any further.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaybackError {
     #[error("{} cannot be opened: {source}", path.display())]
@@ -92,7 +93,7 @@ pub enum PlaybackError {
         path: PathBuf,
         source: Box<ReadQueueError>,
     },
-    /// The ring cannot be played into any more.
+    /// The ring is no longer usable.
     #[error(transparent)]
     Ring(#[from] NoRegion),
 }
@@ -108,7 +109,8 @@ impl PlaybackError {
         Self::Queue { path, source }
     }
 
-    /// Returns the channel that caused this error, if the others could be played without it.
+    /// Returns the channel that caused this error, if the other channels could be played without
+    /// it.
     pub fn channel(&self) -> Option<&ObjectPath> {
         match self {
             Self::NoSize { channel, .. } => Some(channel),

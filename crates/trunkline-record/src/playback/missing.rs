@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// A part that the recording should have and that cannot be played.
+/// A part of a recording that cannot be played, because it is missing or damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MissingPart {
-    /// Files of the series, as their numbers show. The files after them are played.
+    /// Files of the series, found by a gap in the numbers. The files after them are played.
     Files {
         /// The first of a run of missing files.
         first: PathBuf,

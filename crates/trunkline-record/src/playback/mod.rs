@@ -1,4 +1,4 @@
-//! Playback: a recording into a ring, from which a device, a stream or a program takes its rows.
+//! Plays a recording into a ring, from which a device, a stream or a program takes the rows.
 
 mod drain;
 mod error;

@@ -29,10 +29,10 @@ impl Pace {
     }
 }
 
-/// The treatment of rows missing in the recording.
+/// How rows that are missing in the recording are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gaps {
-    /// Playback pauses for the time that they took.
+    /// Playback pauses for the duration of the gap.
     #[default]
     AsTime,
     /// The row after the gap follows immediately.
@@ -42,28 +42,28 @@ pub enum Gaps {
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
 /// Rows become due in order. If one could not be played in time, [`late`](Self::late) or
-/// [`hold`](Self::hold) delays it and all later rows; the delay is not caught up.
+/// [`hold`](Self::hold) delays it and all later rows; playback does not make up the delay.
 #[derive(Debug)]
 pub struct Pacer {
     /// `None`: every row is due at once.
     speed: Option<f64>,
     clock: RowClock,
     rows: u64,
-    /// The first row not given out yet.
+    /// The next row to be taken.
     next: u64,
     /// When row 0 was due, not counting delays.
     began: Option<Duration>,
     late: Duration,
 }
 
-/// Computes how long after the first row each row was taken, in nanoseconds.
+/// Computes how long after the first row each row was acquired, in nanoseconds.
 #[derive(Debug)]
 enum RowClock {
     /// Rows at equal intervals, except for these gaps.
     Even {
         increment: f64,
         gaps: Vec<Gap>,
-        /// Number of gaps passed, and of rows missing in them.
+        /// Number of gaps passed, and number of rows missing in them.
         passed: (usize, u64),
     },
     Recorded(Box<RecordedTimes>),
@@ -110,8 +110,8 @@ impl Pacer {
         })
     }
 
-    /// Gives out the next rows that are due at `now`, at most `most`, and returns their number.
-    /// `now` counts from an arbitrary moment. The first row is due at the first call.
+    /// Takes the next rows that are due at `now`, at most `most`, and returns their number. `now`
+    /// is the time since an arbitrary moment. The first row is due at the first call.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the channel of times cannot be read.
@@ -147,7 +147,7 @@ impl Pacer {
     }
 
     /// Returns when the next row is due, on the clock of [`take`](Self::take); `None` if all rows
-    /// were given out or it is due already.
+    /// were taken or the next one is already due.
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         let (Some(speed), Some(began)) = (self.speed, self.began) else {
             return Ok(None);
@@ -173,30 +173,31 @@ impl Pacer {
         Ok(by)
     }
 
-    /// Delays all rows not yet given out by `by`, the time during which they could not be taken.
+    /// Delays all rows that are not taken yet by `by`, the time during which they could not be
+    /// taken.
     pub fn hold(&mut self, by: Duration) {
         self.late = self.late.saturating_add(by);
     }
 
-    /// Returns the number of rows given out.
+    /// Returns the number of rows taken.
     pub fn taken(&self) -> u64 {
         self.next
     }
 
-    /// Returns true once all rows were given out.
+    /// Returns true once all rows were taken.
     pub fn is_over(&self) -> bool {
         self.next == self.rows
     }
 
-    /// Returns the delay of the rows against their original times.
+    /// Returns the delay of the rows relative to their original times.
     pub fn lateness(&self) -> Duration {
         self.late
     }
 }
 
 impl RowClock {
-    /// Returns how long after the first row this row was taken, and how many rows from it on are
-    /// evenly spaced. Rows must be requested in order.
+    /// Returns how long after the first row this row was acquired, and how many rows, starting with
+    /// this one, are evenly spaced. Rows must be requested in order.
     fn after(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
         match self {
             Self::Even {
@@ -205,7 +206,7 @@ impl RowClock {
                 passed: (passed, lost),
             } => {
                 while let Some(gap) = gaps.get(*passed).filter(|gap| gap.row <= row) {
-                    // A gap before the first row delays nothing.
+                    // A gap before the first row causes no delay.
                     if gap.row > 0 {
                         *lost = lost.saturating_add(gap.lost);
                     }

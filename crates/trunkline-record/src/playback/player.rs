@@ -17,8 +17,8 @@ use crate::read_queue::{ReadOptions, ReadQueue};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
-    /// Rows of a region. A region has fewer where a piece of the file ends, or if the ring cannot
-    /// hold `outstanding_max` regions of this size. Default: 4096.
+    /// Number of rows per region. A region has fewer at the end of a contiguous piece of the file,
+    /// or if the ring cannot hold `outstanding_max` regions of this size. Default: 4096.
     pub region_rows: u64,
     /// Maximum number of outstanding reads. Default: 4.
     pub outstanding_max: NonZeroUsize,
@@ -42,19 +42,19 @@ impl Default for PlayOptions {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlayProgress {
-    /// Rows whose reading has begun.
+    /// Number of rows for which reads have been started.
     pub begun: u64,
-    /// Rows of the recording.
+    /// Number of rows in the recording.
     pub total: u64,
     /// True once everything is in the ring.
     pub is_finished: bool,
-    /// Number of bytes that the CPU copied or decoded on their way into the ring.
+    /// Number of bytes that the CPU copied or decoded on the way into the ring.
     pub bytes_copied: u64,
     /// The backend of the file opened last; `None` if that file is read value by value.
     pub backend: Option<FileReport>,
     /// Number of times the device found too few rows.
     pub underruns: u64,
-    /// Rows that the device did not find.
+    /// Number of rows that were not available when the device needed them.
     pub missed: u64,
 }
 
@@ -65,8 +65,8 @@ type Opens =
 
 /// Plays a recording into a ring: reads ahead as far as the ring has room.
 ///
-/// Rows whose layout in the file equals that in memory are read directly to where the device takes
-/// them, without a copy. Other rows are read value by value in the calling thread, and are counted.
+/// Rows with the same layout in the file as in memory are read directly into the ring, without a
+/// copy. Other rows are read value by value on the calling thread, and are counted as copied.
 pub struct TdmsPlayback {
     ring: RegionWriter,
     memory: Arc<RegionMemory>,
@@ -114,8 +114,8 @@ impl TdmsPlayback {
     }
 
     /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates
-    /// the backend for a file and a number of reads at a time, and returns it with the file's
-    /// length.
+    /// the backend for a file and a maximum number of concurrent reads, and returns it with the
+    /// file's length.
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -157,11 +157,12 @@ impl TdmsPlayback {
         })
     }
 
-    /// Begins reads as far as the ring has room and more may be outstanding, without waiting for
-    /// one. Returns the number of rows begun.
+    /// Starts reads for as long as the ring has room and fewer than the maximum number of reads are
+    /// outstanding, without waiting for a read. Returns the number of rows for which reads were
+    /// started.
     ///
     /// # Errors
-    /// [`PlaybackError`]: no more rows are played; those already read are.
+    /// [`PlaybackError`]: no further rows are read. Rows that were already read are still played.
     pub fn fill(&mut self) -> Result<u64, PlaybackError> {
         let before = self.begun;
         loop {
@@ -208,7 +209,7 @@ impl TdmsPlayback {
         &self.recording
     }
 
-    /// Returns the bytes that the current file's queue has copied.
+    /// Returns the number of bytes that the current file's queue has copied.
     fn bounced(&self) -> u64 {
         match &self.source {
             Source::InPlace { queue, .. } => queue.progress().bytes_copied,
@@ -269,14 +270,15 @@ impl TdmsPlayback {
         Ok(true)
     }
 
-    /// Returns the rows of a region, few enough for the device to play some while others are read.
+    /// Returns the number of rows per region, small enough that the device can play some regions
+    /// while others are read.
     fn region_rows(&self) -> u64 {
         let share = self.ring.capacity() / self.options.outstanding_max.get() as u64;
         let share = share.checked_ilog2().map_or(1, |log| 1 << log);
         self.options.region_rows.clamp(1, share)
     }
 
-    /// Returns true once nothing of this file is left.
+    /// Returns true once the whole file has been read.
     fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let in_queue = |source| PlaybackError::queue(path.clone(), source);
@@ -323,7 +325,7 @@ impl TdmsPlayback {
         Ok(is_over && queue.outstanding() == 0)
     }
 
-    /// Returns true once nothing of this file is left.
+    /// Returns true once the whole file has been read.
     fn fill_by_copy(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let row_bytes = self.recording.row_bytes();

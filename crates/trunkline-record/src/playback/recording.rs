@@ -1,4 +1,4 @@
-//! An existing recording: its files, its rows, and when they were taken.
+//! An existing recording: its files, its rows, and the times of the rows.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,21 +16,21 @@ use crate::backend::check_regular;
 /// Maximum number of pieces of a file that are kept; a file with more is read value by value.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// Maximum number of gaps of a file that are kept; further ones are played as if nothing was
+/// Maximum number of gaps of a file that are kept; further gaps are played as if no rows were
 /// missing.
 const GAPS_MAX: u64 = 1 << 20;
 
-/// Selects what to play of a recording.
+/// Selects the part of a recording to play.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Selection {
     /// The group. `None` means the only one that has channels.
     pub group: Option<Text>,
-    /// Channels of the group, in the order of their values in a row. Empty means all that have
-    /// values of a fixed size and are not the channel of times, in the order of the file.
+    /// Channels of the group, in the order of their values in a row. Empty means all channels with
+    /// values of a fixed size, except the channel of times, in the order of the file.
     pub channels: Vec<Text>,
-    /// Channels that are not played if `channels` is empty.
+    /// Channels that are left out if `channels` is empty.
     pub left_out: Vec<ObjectPath>,
-    /// Plays channels that have scales as engineering values, as 64-bit floats.
+    /// Plays channels that have a scaling as engineering values, in 64-bit floats.
     pub is_scaled: bool,
     /// The channel that holds the time of each row; its type is TimeStamp. `None` means that the
     /// property `wf_increment` gives the interval.
@@ -42,7 +42,7 @@ pub struct PlayedChannel {
     pub path: ObjectPath,
     /// The type of its values in a row.
     pub data_type: TdmsType,
-    /// True if engineering values are computed.
+    /// True if its values are converted to engineering values.
     pub is_scaled: bool,
     /// Offset of the channel's value in the row, in bytes.
     pub offset: usize,
@@ -53,7 +53,7 @@ pub struct PlayedChannel {
 pub struct Gap {
     /// The row after the gap, counted over all files.
     pub row: u64,
-    /// Rows missing before it.
+    /// Number of rows missing before it.
     pub lost: u64,
 }
 
@@ -61,8 +61,8 @@ pub struct Gap {
 pub(super) struct PlayedFile {
     pub(super) path: PathBuf,
     pub(super) rows: u64,
-    /// The positions of its rows if their layout is the one played; `None` means reading value by
-    /// value.
+    /// The positions of its rows, if the file has them in the layout that is played; `None` if the
+    /// rows are read value by value.
     pub(super) in_place: Option<Vec<RowExtent>>,
 }
 
@@ -80,14 +80,15 @@ pub struct Recording {
     series_rows: u64,
     /// True if the last file examined is complete.
     is_whole: bool,
-    /// Seconds between rows, if the file contains them.
+    /// Interval between rows in seconds, if the file contains it.
     increment: Option<f64>,
     pub(super) times: Option<ObjectPath>,
 }
 
 impl Recording {
-    /// Examines a recording: `name.tdms`, and if a series begins with it, `name_0002.tdms` and so
-    /// on. [`missing`](Self::missing) returns what is not there. No value is read.
+    /// Examines a recording: the file `name.tdms` and, if a series begins with it, `name_0002.tdms`
+    /// and so on. [`missing`](Self::missing) returns the parts that are missing. No values are
+    /// read.
     ///
     /// # Errors
     /// [`PlaybackError`] names the file and the cause.
@@ -104,7 +105,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Reads from the first file what applies to all.
+    /// Reads the data that applies to all files from the first one.
     fn of_first(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let file = open(path)?;
         let group = group(&file, path, selection)?;
@@ -142,7 +143,7 @@ impl Recording {
                 is_scaled,
                 offset: row_bytes,
             });
-            // The size of a value is at most 16.
+            // The size of a value is at most 16 bytes.
             row_bytes += size as usize;
         }
         let Some(one) = channels.first() else {
@@ -237,7 +238,7 @@ impl Recording {
             true => file.rows_in_place(&paths, EXTENTS_MAX),
             false => None,
         };
-        // If channels differ in length, the shortest determines the rows.
+        // If channels differ in length, the shortest determines the number of rows.
         self.files.push(PlayedFile {
             path,
             rows,
@@ -246,8 +247,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Compares the number of rows that the next file states for the files before it with those
-    /// found. The difference is missing.
+    /// Compares the number of rows that the next file states for the files before it with the
+    /// number found there. Rows that were not found are missing.
     fn join(
         &mut self,
         path: &Path,
@@ -256,7 +257,7 @@ impl Recording {
     ) -> Result<(), PlaybackError> {
         let (before, had) = (self.rows(), self.series_rows);
         match stated {
-            // A file that stands alone, or files that another program wrote one after the other.
+            // A single file, or files that another program wrote one after another.
             None => {}
             Some(stated) if self.files.is_empty() => self.series_rows = stated,
             Some(stated) if stated == had => {}
@@ -286,12 +287,12 @@ impl Recording {
         &self.group
     }
 
-    /// Returns the bytes of a row, which is the element size of a ring for it.
+    /// Returns the size of a row in bytes, which is also the element size of the ring to play into.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Returns the rows of all files.
+    /// Returns the number of rows in all files.
     pub fn rows(&self) -> u64 {
         let rows = self.files.iter().map(|file| file.rows);
         rows.fold(0, u64::saturating_add)
@@ -313,19 +314,19 @@ impl Recording {
         &self.gaps
     }
 
-    /// Returns the seconds between rows; `None` if the file does not contain them.
+    /// Returns the interval between rows in seconds; `None` if the file does not contain it.
     pub fn increment(&self) -> Option<f64> {
         self.increment
     }
 
-    /// Returns the rows that are read into the ring without decoding.
+    /// Returns the number of rows that are read into the ring without decoding.
     pub fn rows_in_place(&self) -> u64 {
         let in_place = self.files.iter().filter(|file| file.in_place.is_some());
         in_place.map(|file| file.rows).sum()
     }
 }
 
-/// Opens the sound part of a file: a recording may end anywhere if its program was killed.
+/// Opens the intact part of a file, because a recording may end anywhere if its program was killed.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
     let found = check_regular(path).and_then(|()| File::open(path));
     let file = found.map_err(|source| PlaybackError::File {
@@ -378,7 +379,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     }
 }
 
-/// Returns the type of a channel's values when they are read without scales.
+/// Returns the type of a channel's values when they are read without scaling.
 fn plain_type(channel: &Channel<'_, File>) -> TdmsType {
     match channel.scalers() {
         [one] => one.data_type,

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// Returns the existing files named like those of the series that begins with `path`, with their
-/// numbers, including files after a missing one.
+/// Returns the existing files that belong to the series beginning with `path` according to their
+/// names, with their numbers. Files after a missing one are included.
 pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     let Ok(entries) = std::fs::read_dir(folder) else {
-        // Files in a directory that cannot be listed may still be opened.
+        // Files can be opened even if their directory cannot be listed.
         let files = (1..).map(|number| (number, series_file(path, number)));
         return files
             .take_while(|(number, file)| *number == 1 || file.is_file())
@@ -30,7 +30,7 @@ pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     files
 }
 
-/// Returns the number in the series of the file with this name, from the second file on.
+/// Returns the number that the file with this name has in the series, from the second file on.
 fn number_of(first: &Path, name: &OsStr) -> Option<u32> {
     let stem = Path::new(name).file_stem()?.to_string_lossy();
     let number = stem.rsplit_once('_')?.1.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Times of rows from a channel of times.
+//! Reads the times of rows from a channel of times.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,16 +16,16 @@ const READ_ROWS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct RecordedTimes {
     channel: ObjectPath,
-    /// Path and rows of each file not opened yet.
+    /// Path and number of rows of each file that is not opened yet.
     files: VecDeque<(PathBuf, u64)>,
     open: Option<(PathBuf, TdmsFile<File>, u64)>,
-    /// Rows of the open file whose times were read.
+    /// Number of rows of the open file whose times were read.
     read: u64,
-    /// Rows before which the time of the gap is removed.
+    /// Rows before which the duration of the gap is left out.
     skipped: VecDeque<u64>,
     /// The row at the front of `after`.
     row: u64,
-    /// Nanoseconds after the first row.
+    /// The times of the next rows, in nanoseconds after the first row.
     after: VecDeque<i64>,
     last: Option<(TdmsTime, i64)>,
 }
@@ -48,7 +48,7 @@ impl RecordedTimes {
         }
     }
 
-    /// Returns how long after the first row this row was taken, in nanoseconds. Rows must be
+    /// Returns how long after the first row this row was acquired, in nanoseconds. Rows must be
     /// requested in order.
     pub(super) fn after(&mut self, row: u64) -> Result<f64, PlaybackError> {
         while self.row < row && self.after.pop_front().is_some() {

@@ -1,4 +1,4 @@
-//! Begins writes and processes completions.
+//! Starts writes and processes completions.
 
 use std::io;
 
@@ -10,18 +10,18 @@ use crate::backend::{Completed, Wait};
 use crate::error::{FailedStep, QueueError};
 
 impl WriteQueue {
-    /// Retires what is in the file and begins every write that is due. Must be called after each
-    /// change of what is outstanding, and after each failure.
+    /// Retires the segments that are in the file, and starts every write that is due. Must be
+    /// called after each change to the outstanding segments, and after each failure.
     ///
-    /// Each round begins a write, or tries one again that the system postponed, or moves the end of
-    /// a failed file towards its beginning, so the loop ends.
+    /// Each iteration starts a write, retries one that the system postponed, or moves the end of a
+    /// failed file towards its beginning, so the loop terminates.
     pub(super) fn advance(&mut self) {
         loop {
             self.outstanding.retire(self.sums.as_mut());
             if let Some(write) = self.outstanding.due() {
                 // SAFETY: regions, staging and the placeholder stay mapped until the completion has
-                // been returned: the queue keeps them and changes none before. When the queue is
-                // dropped, the backend is dropped first.
+                // been returned: the queue keeps them and does not change them before that. When
+                // the queue is dropped, the backend is dropped first.
                 match unsafe { self.backend.submit(write) } {
                     Ok(()) => self.running += 1,
                     Err(error) => self.outstanding.apply(write.token, Err(error)),
@@ -100,7 +100,7 @@ impl WriteQueue {
         self.syncing.complete_one(is_removed);
     }
 
-    /// Without checksums, no further segment is written.
+    /// Ends the file, because no segment is written without its checksum.
     fn fail_sums(&mut self, error: &io::Error) {
         if let Some(sums) = &mut self.sums {
             sums.give_up();
@@ -112,7 +112,7 @@ impl WriteQueue {
     pub(super) fn fail_next(&mut self, step: FailedStep, error: &io::Error) {
         self.syncing.has_failed |= step == FailedStep::Sync;
         let position = match step {
-            // Data without a checksum does not count and is cut off.
+            // Data without a checksum does not count and is truncated.
             FailedStep::Sums => self.in_file(),
             _ => self.outstanding.position,
         };
@@ -123,7 +123,7 @@ impl WriteQueue {
     /// Checks that the names still refer to the files.
     pub(super) fn check_names(&mut self) {
         if self.is_removed() {
-            // A removed file does not get a name again.
+            // A removed file cannot get its name back.
             return;
         }
         self.displaced = self.backend.displaced();
@@ -132,7 +132,7 @@ impl WriteQueue {
             self.syncing.durable = 0;
             self.fail_next(FailedStep::Removed, &Errno::NOENT.into());
             if let Some(failure) = &mut self.outstanding.failure {
-                // Overrides an earlier failure, because nothing is left of the file.
+                // Replaces an earlier failure, because none of the data is left.
                 failure.step = FailedStep::Removed;
                 failure.os_error = Errno::NOENT.raw_os_error();
             }

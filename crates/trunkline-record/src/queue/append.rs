@@ -10,8 +10,8 @@ use super::{WritePath, WriteQueue};
 use crate::backend::Wait;
 use crate::error::{QueueError, Refused};
 
-/// Limits of a segment: its number of regions, its bytes unless it is one longer region, and the
-/// age after which it accepts no more.
+/// Limits of a segment: the number of regions, the number of bytes (a single region may be longer),
+/// and the age after which it accepts no more regions.
 ///
 /// Rows become visible once the header is in the file. With 4 MiB per segment, a header of one
 /// block costs one part in a thousand.
@@ -19,16 +19,17 @@ const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 
-/// Data of copied regions in the place of the next segment, so that it is copied only once.
+/// Data of copied regions, collected in the staging memory of the next segment so that it is copied
+/// only once.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) bytes: usize,
-    /// The time of the first region.
+    /// The time when the first region was copied.
     since: Duration,
 }
 
 impl WriteQueue {
-    /// Waits until one more region may be outstanding, at most for the time set in the options.
+    /// Waits until one more region may be outstanding, for at most the time set in the options.
     pub fn make_room(&mut self) -> Result<(), QueueError> {
         if self.is_closed {
             return Err(QueueError::Closed);
@@ -53,8 +54,8 @@ impl WriteQueue {
     /// The region is written directly from its memory. Only a partial block at its end is copied. A
     /// region that does not begin on a block boundary is copied completely, if
     /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. The region is released as
-    /// soon as it is in the file, or kept for [`take_returned`](Self::take_returned) if it
-    /// `is_wanted_back`.
+    /// soon as it is in the file, or kept for [`take_returned`](Self::take_returned) if
+    /// `is_wanted_back` is true.
     ///
     /// # Errors
     /// [`Refused`], with the region; nothing was written.
@@ -99,16 +100,16 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Ensures that a segment with this region can be appended, whatever its header: waits until
-    /// one more may be outstanding, and reserves room on the disk.
+    /// Ensures that a segment with this region and any header can be appended: waits until one more
+    /// may be outstanding, and reserves space on the disk.
     pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
         self.make_room()?;
         self.fits(region)?;
         self.reserve_for(region.bytes().len())
     }
 
-    /// Returns true if a region can be added at the end of the last segment: the disk is still busy
-    /// with it, and its header has not been written.
+    /// Returns true if a region can be added at the end of the last segment: its data is still
+    /// being written, and its header has not been written.
     pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
         let Some(segment) = self.outstanding.open_segment() else {
             return false;
@@ -124,9 +125,9 @@ impl WriteQueue {
             && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
     }
 
-    /// Adds a region to the last segment. [`may_extend`](Self::may_extend) must allow it, and
-    /// [`make_room_for`](Self::make_room_for) must have reserved the room. The bytes become another
-    /// chunk of that segment.
+    /// Adds a region to the last segment. [`may_extend`](Self::may_extend) must have returned true,
+    /// and [`make_room_for`](Self::make_room_for) must have reserved the space. The bytes become
+    /// another chunk of that segment.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
         let end = self.position() + region.bytes().len() as u64;
         self.space.lengthen(&mut *self.backend, end);
@@ -143,7 +144,7 @@ impl WriteQueue {
         })
     }
 
-    /// Returns the bytes that can still be collected before they must become a segment.
+    /// Returns the number of bytes that can still be collected before a segment must be written.
     pub(crate) fn room_to_collect(&self) -> usize {
         self.options.copy_bytes_max() - self.collected.bytes
     }
@@ -155,10 +156,10 @@ impl WriteQueue {
         self.collected.bytes > 0 && copying.is_some_and(|copying| age() >= copying.age_max)
     }
 
-    /// Ensures that a region can be collected and become a segment later.
+    /// Ensures that a region can be collected now and written in a segment later.
     pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
         if self.collected.bytes > 0 {
-            // The room was reserved before and is still there.
+            // The space was reserved when the first region was collected.
             self.poll()?;
             return self.check_failure();
         }
@@ -166,7 +167,7 @@ impl WriteQueue {
         self.reserve_for(self.options.copy_bytes_max())
     }
 
-    /// Copies a region. Room must have been reserved.
+    /// Copies a region. Space must have been reserved.
     pub(crate) fn collect(&mut self, region: &ReadRegion) {
         if self.collected.bytes == 0 {
             self.collected.since = self.now();
@@ -201,7 +202,7 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Reserves space for a segment with a body of `body` bytes, whatever its header.
+    /// Reserves space for a segment with a body of `body` bytes and any header.
     pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
         let most = body.saturating_add(self.outstanding.copy_at);
         self.reserve(self.position().saturating_add(most as u64))
@@ -220,7 +221,7 @@ impl WriteQueue {
         address.is_multiple_of(self.block_bytes())
     }
 
-    /// Checks that a region can be written at all.
+    /// Checks that a region is aligned for direct writes or may be copied.
     fn fits(&self, region: &ReadRegion) -> Result<(), QueueError> {
         let bytes = region.bytes().len();
         let copy_bytes_max = self.options.copy_bytes_max();
@@ -235,7 +236,7 @@ impl WriteQueue {
         })
     }
 
-    /// Returns the end of the segment.
+    /// Checks the lengths of a segment's parts, and returns its end.
     fn check(&self, header: &[u8], body: usize, behind: &[u8]) -> Result<u64, QueueError> {
         let block_bytes = self.block_bytes();
         let limit = self.options.header_bytes_max;
@@ -247,7 +248,7 @@ impl WriteQueue {
         let end = body_at + (body + behind.len()) as u64;
         let mut ends = [body_at, end].into_iter();
         let odd = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
-        // The room after the header in staging.
+        // Staging has room for two blocks after the header.
         let is_too_long = body % block_bytes + behind.len() > 2 * block_bytes;
         match odd.or(is_too_long.then_some(end)) {
             Some(end) => Err(QueueError::OddBlocks { end, block_bytes }),
@@ -255,11 +256,11 @@ impl WriteQueue {
         }
     }
 
-    /// Begins to write a segment that was checked and has room reserved.
+    /// Starts writing a segment that was checked and whose space is reserved.
     fn begin(&mut self, header: &[u8], body: Option<Body>, behind: &[u8], end: u64) {
         if self.outstanding.next() > 0 {
-            // The opening segment does not extend the file, so a file that was not opened
-            // completely stays short.
+            // The first segment does not extend the file, so that a file stays short if its
+            // recording does not start.
             self.space.lengthen(&mut *self.backend, end);
         }
         let body_sum = self.sums.as_ref().map(|_| BodySum::default());

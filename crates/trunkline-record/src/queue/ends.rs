@@ -7,14 +7,15 @@ use super::{Closed, Durability, SYNC, WriteQueue};
 use crate::backend::Wait;
 use crate::error::{FailedStep, QueueError, os_error};
 
-/// The running syncs, and what earlier ones have made durable.
+/// The running syncs, and the position up to which earlier ones have made the data durable.
 #[derive(Debug, Default)]
 pub(super) struct Syncing {
     pub(super) durable: u64,
-    /// The position that the running syncs make durable, and the number of them.
+    /// The position up to which the running syncs make the data durable, and the number of these
+    /// syncs.
     to: Option<u64>,
     running: u8,
-    /// A sync has failed: a later one would prove nothing.
+    /// True if a sync has failed: the success of a later one would prove nothing.
     pub(super) has_failed: bool,
 }
 
@@ -32,8 +33,8 @@ impl Syncing {
 }
 
 impl WriteQueue {
-    /// Begins to make durable what has been written so far. Returns false if a sync is already
-    /// running or there is nothing to do. [`progress`](Self::progress) shows when it is done.
+    /// Starts making the data written so far durable. Returns false if a sync is already running or
+    /// there is nothing to do. [`progress`](Self::progress) shows when it is done.
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
         self.check_names();
@@ -47,7 +48,7 @@ impl WriteQueue {
         Ok(true)
     }
 
-    /// Begins to sync the file and its checksums. No sync may be running.
+    /// Starts syncing the file and its checksums. No sync may be running.
     fn sync_both(&mut self) -> Result<(), QueueError> {
         let in_file = self.in_file();
         self.backend.submit_sync(SYNC)?;
@@ -88,7 +89,7 @@ impl WriteQueue {
                     self.check_names();
                     return self.check_failure();
                 }
-                // Processes completions first, possibly that of the last sync.
+                // This processes completions first, possibly the one of the last sync.
                 self.begin_sync()?;
                 if self.syncing.to.is_none() {
                     continue;
@@ -104,9 +105,9 @@ impl WriteQueue {
     }
 
     /// Ends the file: waits for outstanding writes, makes them durable, and truncates the file
-    /// after the last good segment. Of a file that has failed, the complete part is kept and made
-    /// as durable as still possible. With checksums, data that has none is cut off too. A file that
-    /// cannot be truncated has [failed](FailedStep::Trim).
+    /// after the last good segment. If the file has failed, its complete part is kept and made as
+    /// durable as still possible. If the file has checksums, data without one is cut off too. A
+    /// file that cannot be truncated counts as [failed](FailedStep::Trim).
     ///
     /// # Errors
     /// [`QueueError::NotDone`], after which the call may be repeated; [`QueueError::Backend`].
@@ -118,7 +119,7 @@ impl WriteQueue {
         }
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
-            // Before the sync, which then also covers the length.
+            // Truncate before the sync, so that the sync also covers the length.
             self.check_names();
             if !self.is_removed() {
                 self.trim();
@@ -141,8 +142,8 @@ impl WriteQueue {
         })
     }
 
-    /// Truncates the file and its checksums to what is in both. If the system fails to, the file
-    /// still ends: it is complete, with extra bytes after its end.
+    /// Truncates the file and its checksum file to the data that is in both. If this fails, the
+    /// file still ends: it is complete, but extra bytes follow its end.
     fn trim(&mut self) {
         let data = self.backend.trim(self.in_file());
         let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);

@@ -1,7 +1,7 @@
-//! The state machine of writing: segments of a file, several of which are written at a time.
+//! The state machine that writes the segments of a file, several at a time.
 //!
-//! It is an event loop: calls and completions change what is [`Outstanding`], and only
-//! [`WriteQueue::advance`] begins writes.
+//! It works like an event loop: calls and completions change [`Outstanding`], and only
+//! [`WriteQueue::advance`] starts writes.
 
 mod advance;
 mod append;
@@ -54,7 +54,7 @@ pub struct WriteQueue {
     collected: Collected,
     syncing: Syncing,
     counts: Counts,
-    /// Writes and syncs of the backend that are running.
+    /// Number of writes and syncs that are running in the backend.
     running: usize,
     /// The files' locations if their names no longer refer to them.
     displaced: Option<Displaced>,
@@ -64,7 +64,7 @@ pub struct WriteQueue {
     untrimmed: Option<i32>,
     /// Files that are removed if nothing is written to them.
     unwritten: Vec<PathBuf>,
-    /// True if the files are to be removed in any case.
+    /// True if the files are removed in any case.
     is_given_up: bool,
 }
 
@@ -105,9 +105,9 @@ impl WriteQueue {
         }
     }
 
-    /// Keeps the checksums of all segments in another, empty file, which `backend` writes. Must be
-    /// called before anything is appended. A segment counts as written or durable only when its
-    /// checksum does too. The CPU then reads every byte once.
+    /// Stores the checksums of all segments in a separate file, which `backend` writes and which
+    /// must be empty. Must be called before anything is appended. A segment then counts as written
+    /// or durable only when its checksum does too, and the CPU reads every byte once.
     ///
     /// # Errors
     /// [`QueueError::Backend`]: the checksum file was opened for direct writes.
@@ -122,13 +122,12 @@ impl WriteQueue {
         Ok(self)
     }
 
-    /// Removes these files, which belong to this queue, if it is dropped before anything was
-    /// written.
+    /// Sets the files to remove if the queue is dropped before anything was written.
     pub(crate) fn remove_if_unwritten(&mut self, paths: Vec<PathBuf>) {
         self.unwritten = paths;
     }
 
-    /// Removes the files whatever was written: the data is of no use.
+    /// Drops the queue and removes its files, even if data was written, because it is of no use.
     pub(crate) fn give_up(mut self) {
         self.is_given_up = true;
     }
@@ -142,8 +141,8 @@ impl WriteQueue {
         &self.options
     }
 
-    /// Returns why the memory is not registered with the kernel, which makes each write cost more.
-    /// `None` if it is registered or registering has no benefit.
+    /// Returns why the memory is not registered with the kernel, which makes each write more
+    /// expensive. `None` if it is registered or registering has no benefit.
     pub fn not_registered(&self) -> Option<&Unavailable> {
         self.not_registered.as_ref()
     }
@@ -172,8 +171,8 @@ impl WriteQueue {
     /// checksums.
     pub(crate) fn segments_unwritten_max(&self) -> usize {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
-        // Two more may be appended before those in the file are counted: the collected data, and
-        // the region that forces it to be written.
+        // Two more may be appended before the segments in the file are counted: the collected data,
+        // and the region that forces it to be written.
         self.outstanding.max + sums + 2
     }
 
@@ -198,12 +197,12 @@ impl WriteQueue {
     /// once a second, and when the file is synced and closed.
     ///
     /// A file that was removed or replaced has [failed](crate::FailedStep::Removed): none of its
-    /// data is left. A file that was renamed is still written.
+    /// data is left. Writing continues in a file that was renamed.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.displaced.as_ref()
     }
 
-    /// Returns the same for the checksum file. The data is still written if that file is lost.
+    /// Returns the same for the checksum file. The data is written even if that file is lost.
     pub fn sums_displaced(&self) -> Option<&Displaced> {
         self.sums_displaced.as_ref()
     }
@@ -238,8 +237,7 @@ impl WriteQueue {
         self.backend.now().max(sums.unwrap_or_default())
     }
 
-    /// Returns the next region that the caller wanted back and that is in the file or never will
-    /// be.
+    /// Returns the next region that the caller wanted back, once it is in the file or has failed.
     pub fn take_returned(&mut self) -> Option<ReadRegion> {
         self.outstanding.returned.pop_front()
     }
@@ -249,7 +247,7 @@ impl Drop for WriteQueue {
     fn drop(&mut self) {
         if self.outstanding.written == 0 || self.is_given_up {
             for path in &self.unwritten {
-                // An empty file left behind does no harm.
+                // A file left behind does no harm.
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -20,13 +20,14 @@ pub struct QueueOptions {
     pub header_bytes_max: usize,
     /// Disk space reserved at a time, in bytes; 0 reserves none. Default: 256 MiB.
     pub reserve_bytes: u64,
-    /// Minimum number of bytes by which a file is longer than what is written; it may be up to
-    /// twice as much. With 0, each write extends the file. The extra bytes are zeros and are cut
-    /// off when the file is closed. Default: 32 MiB.
+    /// Minimum number of bytes by which the file is longer than the data written so far; the actual
+    /// number may be up to twice as large. With 0, each write extends the file. The extra bytes are
+    /// zeros and are cut off when the file is closed. Default: 32 MiB.
     ///
-    /// Some file systems, such as ext4, run writes that extend a file one at a time and in their
-    /// own threads. In addition, a reader that opens the file during recording has time to read the
-    /// headers before the recording reaches the length that the file had then.
+    /// Some file systems, such as ext4, execute writes that extend a file one at a time and in
+    /// their own threads. In addition, a reader that opens the file during recording has time to
+    /// read the headers before the recording reaches the length that the file had when it was
+    /// opened.
     pub lengthen_bytes: u64,
     /// Selects the regions that are copied. With `None`, regions that cannot be written in place
     /// are refused. By default, small and unaligned regions are copied.
@@ -57,10 +58,10 @@ impl Default for QueueOptions {
 }
 
 impl QueueOptions {
-    /// Returns the number of writes that a backend must run at a time for these options.
+    /// Returns the number of concurrent writes that a backend must support for these options.
     pub fn writes_max(&self) -> usize {
-        // At the same time run a region's body and its unaligned end, headers of earlier segments,
-        // and the placeholders of those and of the next segment.
+        // These writes may run at the same time: a region's body and its unaligned end, the headers
+        // of earlier segments, and the placeholders of those segments and of the next one.
         4 * self.outstanding_max.get() + 1
     }
 
@@ -114,10 +115,10 @@ impl Default for RoomAlarm {
 /// The behaviour of a recording when the disk is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FullDisk {
-    /// It refuses regions: the caller keeps them and tries again.
+    /// Regions are refused: the caller keeps them and tries again.
     #[default]
     Refuse,
-    /// It stops writing: rows are accepted, lost and counted. It resumes by itself once there is
-    /// room, and records the missing rows as a gap.
+    /// Writing stops: rows are accepted, discarded, and counted as lost. Writing resumes by itself
+    /// once there is space, and the missing rows are recorded as a gap.
     Lose,
 }

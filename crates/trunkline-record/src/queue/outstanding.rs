@@ -1,16 +1,16 @@
-//! Segments and chunks from the call that appends them until they are in the file.
+//! Tracks segments and chunks from the call that appends them until they are in the file.
 //!
-//! [`Outstanding::due`] names the next write that can begin, [`Outstanding::apply`] records the
-//! result of one, and [`Outstanding::retire`] releases what is in the file. None of them begins a
-//! write: only [`WriteQueue::advance`](super::WriteQueue) does.
+//! [`Outstanding::due`] returns the next write that can start, [`Outstanding::apply`] records the
+//! result of a write, and [`Outstanding::retire`] releases everything that is in the file. None of
+//! them starts a write; only [`WriteQueue::advance`](super::WriteQueue) does.
 //!
 //! # Placeholders
 //!
-//! Readers go from lead-in to lead-in, and some refuse a file in which one is missing. The end of
-//! each segment is therefore followed by a lead-in that marks the next segment as incomplete. The
-//! header of a segment is written when the placeholders at both of its ends are in the file: its
-//! own, because the header replaces it, and that of the next segment, because readers look there as
-//! soon as they see this one.
+//! Readers step from lead-in to lead-in, and some reject a file in which one is missing. Each
+//! segment is therefore followed by a lead-in that marks the next segment as incomplete. The header
+//! of a segment is written when the placeholders at both of its ends are in the file: its own,
+//! because the header replaces it, and that of the next segment, because readers look for it as
+//! soon as they see this header.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,18 +34,18 @@ pub(super) struct Outstanding {
     pub(super) max: usize,
     chunks: VecDeque<Chunk>,
     segments: VecDeque<Segment>,
-    /// The numbers of the first chunk and of the first segment of these.
+    /// The numbers of the oldest chunk and of the oldest segment.
     oldest_chunk: u64,
     oldest: u64,
     next_placeholder: PartState,
-    /// A place for each segment: its header, its unaligned end, and data that is copied into it.
+    /// One place per segment, for its header, its unaligned end, and copied data.
     staging: Staging,
-    /// The content of all placeholders, which is the same: one block, or only a lead-in if there
-    /// are no blocks.
+    /// The content that all placeholders share: one block, or only a lead-in if there are no
+    /// blocks.
     placeholder: Staging,
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Offsets in a place of staging of the unaligned end and of copied data.
+    /// Offsets of the unaligned end and of copied data within a place of staging.
     odd_at: usize,
     pub(super) copy_at: usize,
     /// The position of the next segment.
@@ -55,25 +55,25 @@ pub(super) struct Outstanding {
     /// The first chunk and the first segment that will not be in the file.
     failed_chunk: u64,
     failed_from: u64,
-    /// Its `written` is not set.
+    /// The failure that ended the file. Its `written` is set when the failure is reported.
     pub(super) failure: Option<Failure>,
-    /// Regions to be handed back to the caller.
+    /// Regions to be returned to the caller.
     pub(super) returned: VecDeque<ReadRegion>,
 }
 
 /// The source of a chunk.
 pub(super) enum Body {
-    /// A region, and whether it is wanted back.
+    /// A region, and whether the caller wants it back.
     Region(ReadRegion, bool),
-    /// This many bytes, which were [copied](Outstanding::copy).
+    /// This many bytes that were [copied](Outstanding::copy) into staging.
     Copied(usize),
 }
 
 impl Outstanding {
     pub(super) fn new(options: &QueueOptions, block_bytes: usize) -> Self {
         let max = options.outstanding_max.get();
-        // After the header come a chunk's unaligned end and the padding of its block, then copied
-        // data and the padding of its block.
+        // A place holds the header, then a chunk's unaligned end and the padding of its block, then
+        // copied data and the padding of its block.
         let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
         let copy_at = odd_at + 2 * block_bytes;
         let copy_bytes = match options.copy_bytes_max() {
@@ -110,7 +110,7 @@ impl Outstanding {
         }
     }
 
-    /// Returns the memory that is written from, apart from that of regions.
+    /// Returns the memory that is written to the file, apart from that of regions.
     pub(super) fn spans(&self) -> [Span; 2] {
         [self.staging.span(), self.placeholder.span()]
     }
@@ -182,7 +182,7 @@ impl Outstanding {
     }
 
     /// Closes the last segment and begins another, whose header describes it up to `end`. The
-    /// header must fit, and one more segment may be outstanding.
+    /// header must fit, and fewer than the maximum number of segments must be outstanding.
     pub(super) fn begin(
         &mut self,
         header: &[u8],
@@ -212,7 +212,7 @@ impl Outstanding {
     }
 
     /// Adds a chunk, and the bytes `behind` it, to the last segment, which must be open. All of it
-    /// must fit, and one more chunk may be outstanding.
+    /// must fit, and fewer than the maximum number of chunks must be outstanding.
     pub(super) fn add(&mut self, body: Body, behind: &[u8]) {
         let number = self.next().saturating_sub(1);
         let place = self.place(number);
@@ -265,7 +265,7 @@ impl Outstanding {
         }
     }
 
-    /// Closes the last segment to further chunks, which fixes the position of the next one.
+    /// Closes the last segment to further chunks. This fixes the position of the next segment.
     pub(super) fn close_segment(&mut self) {
         if let Some(segment) = self.segments.back_mut()
             && std::mem::take(&mut segment.is_open)
@@ -275,7 +275,7 @@ impl Outstanding {
         }
     }
 
-    /// Returns the next write that can begin, which then counts as running.
+    /// Returns the next write that can start, and marks it as running.
     pub(super) fn due(&mut self) -> Option<Write> {
         let part = self.due_part()?;
         if let Part::Header(number) = part {
@@ -296,7 +296,7 @@ impl Outstanding {
             let body = chunk.body.is_waiting().then_some(Part::Body(number));
             body.or_else(|| chunk.odd_end.is_waiting().then_some(Part::OddEnd(number)))
         });
-        // Placeholders in order, so that a file never begins with zeros.
+        // Placeholders are written in order, so that a file never begins with zeros.
         let placeholder = || {
             (self.oldest..=self.next())
                 .find(|number| !self.placeholder(*number).is_written())
@@ -316,7 +316,7 @@ impl Outstanding {
 
     /// Returns true if all chunks of a segment are in the file, no further one can be added, and
     /// the placeholders at both of its ends are in the file. A file that has failed is truncated at
-    /// the end of the segment and needs none there.
+    /// the end of its last segment, where no placeholder is needed.
     fn is_header_due(&self, number: u64, segment: &Segment) -> bool {
         let next = number + 1;
         !segment.is_open
@@ -326,7 +326,7 @@ impl Outstanding {
             && (next >= self.failed_from || self.placeholder(next).is_written())
     }
 
-    /// Includes in a header the chunks that were added since it was made.
+    /// Updates a header to include the chunks that were added since it was built.
     fn complete_header(&mut self, number: u64) {
         let place = self.place(number);
         let Some(segment) = self.segments.get_mut((number - self.oldest) as usize) else {
@@ -353,8 +353,8 @@ impl Outstanding {
         }
     }
 
-    /// Releases regions that are in the file or never will be, and retires the chunks and segments
-    /// that are in the file together with all before them.
+    /// Releases regions that are in the file or never will be. Retires each chunk and segment that
+    /// is in the file, once all before it are.
     pub(super) fn retire(&mut self, mut sums: Option<&mut SumsFile>) {
         for (number, chunk) in (self.oldest_chunk..).zip(&mut self.chunks) {
             if chunk.is_done(number >= self.failed_chunk)
@@ -387,7 +387,7 @@ impl Outstanding {
                 if let Some((sums, sum)) = sums.as_deref_mut().zip(segment.sum)
                     && !sums.push(&sum)
                 {
-                    // A place for its checksum becomes free when the running write completes.
+                    // Room for its checksum becomes free when the running write completes.
                     return;
                 }
                 self.written = segment.end;
@@ -434,7 +434,7 @@ impl Outstanding {
             }
             false => (of, segment.position),
         };
-        // An earlier failure, if there was one, is of later data.
+        // An earlier failure, if there was one, concerns later data.
         self.failed_from = u64::MAX;
         self.fail_from(failed_from, FailedStep::Body, position, error);
     }
@@ -460,7 +460,7 @@ impl Outstanding {
     }
 }
 
-/// Copies `bytes` into `room` at `at`. The room is large enough.
+/// Copies `bytes` into `room` at offset `at`, where they must fit.
 fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
         room.copy_from_slice(bytes);

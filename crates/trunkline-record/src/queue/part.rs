@@ -11,7 +11,7 @@ use trunkline_tdms::{BodySum, SegmentSum};
 use crate::backend::{Span, Token};
 use crate::error::is_put_off;
 
-/// One write, with the number of its segment or chunk. Its token encodes this.
+/// One write, with the number of its segment or chunk. Its token encodes both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Placeholder(u64),
@@ -44,17 +44,17 @@ impl Part {
     }
 }
 
-/// The progress of a write: what is still to be written.
+/// The progress of a write: the bytes that are still to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PartState {
     pub(super) position: u64,
     pub(super) memory: Span,
     pub(super) is_running: bool,
-    /// The number of tries since the last one that wrote something.
+    /// The number of tries since the last one that made progress.
     tries: u8,
 }
 
-/// Maximum number of times that a write is repeated because the system postponed it or made no
+/// Maximum number of times that a write is retried because the system postponed it or it made no
 /// progress.
 const TRIES_MAX: u8 = 100;
 
@@ -87,7 +87,7 @@ impl PartState {
         !self.is_running && !self.is_written()
     }
 
-    /// Processes the result of a write. Another write handles the rest.
+    /// Processes the result of a write. The remaining bytes need another write.
     pub(super) fn take(&mut self, result: io::Result<usize>, block_bytes: usize) -> io::Result<()> {
         self.is_running = false;
         let bytes = match result {
@@ -106,7 +106,7 @@ impl PartState {
         Ok(())
     }
 
-    /// Returns the error if the write has been tried often enough.
+    /// Returns the error if the write has been retried [`TRIES_MAX`] times.
     fn try_again(&mut self, error: io::Error) -> io::Result<()> {
         if self.tries == TRIES_MAX {
             return Err(error);
@@ -131,7 +131,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Returns true if it is in the file or, after a failure, no write is running.
+    /// Returns true if the chunk is in the file or, after a failure, none of its writes is running.
     pub(super) fn is_done(&self, is_failed: bool) -> bool {
         let is_done = |part: &PartState| part.is_written() || is_failed && !part.is_running;
         is_done(&self.body) && is_done(&self.odd_end)

@@ -3,21 +3,21 @@
 use super::Room;
 use crate::error::Failure;
 
-/// The events that written data survives.
+/// The kind of crash that written data survives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Durability {
-    /// In the file as the system sees it: the data survives if the program is killed, but not
-    /// necessarily a power loss.
+    /// In the file as the operating system sees it: the data survives a crash of the program, but
+    /// not necessarily a power loss.
     InFile,
     /// `fdatasync` has returned: the data survives a power loss, provided that the disk honours the
     /// flush.
     OnDisk,
 }
 
-/// The state of reserving disk space.
+/// Whether disk space is reserved ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reservation {
-    /// Space is reserved ahead of what is written.
+    /// Space is reserved ahead of the written data.
     Ahead,
     /// The file system cannot reserve space.
     Unsupported,
@@ -25,7 +25,7 @@ pub enum Reservation {
     NotWanted,
 }
 
-/// The path of a region to the file.
+/// How a region gets into the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WritePath {
     /// Directly from its memory, except for a partial block at its end.
@@ -34,18 +34,19 @@ pub enum WritePath {
     Copied,
 }
 
-/// The progress of a queue. Positions are bytes of the file at which a region or a segment ends.
+/// The progress of a queue. Positions are offsets in the file, in bytes, at which a region or a
+/// segment ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Appended up to here.
+    /// Position up to which data was appended.
     pub accepted: u64,
-    /// Completely in the file up to here ([`Durability::InFile`]).
+    /// Position up to which everything is in the file ([`Durability::InFile`]).
     pub written: u64,
-    /// On the disk up to here ([`Durability::OnDisk`]).
+    /// Position up to which everything is on the disk ([`Durability::OnDisk`]).
     pub durable: u64,
     /// Number of regions or of segments that are not in the file, whichever is larger.
     pub outstanding: usize,
-    /// The state of reserving disk space.
+    /// Whether disk space is reserved ahead.
     pub reservation: Reservation,
     /// Free space on the disk.
     pub room: Room,
@@ -55,7 +56,7 @@ pub struct Progress {
     pub regions_in_place: u64,
     /// Number of regions copied first.
     pub regions_copied: u64,
-    /// Number of bytes of copied regions that wait for more and are in no segment yet.
+    /// Number of bytes of copied regions that are not in a segment yet.
     pub bytes_collected: usize,
     /// Number of bytes that the CPU copied: whole copied regions, and the unaligned ends of others.
     pub bytes_copied: u64,
@@ -67,7 +68,7 @@ pub struct Progress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed {
     pub length: u64,
-    /// The durability of all of it.
+    /// The durability of the whole file.
     pub durability: Durability,
     /// The system error number if the file could not be truncated to its length; bytes that do not
     /// belong to it may follow.
@@ -76,7 +77,7 @@ pub struct Closed {
     pub failure: Option<Failure>,
 }
 
-/// What was appended, and how.
+/// Counts of the appended regions, by path.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) path: Option<WritePath>,

@@ -1,4 +1,4 @@
-//! Watches the free space on the disk and estimates how long it lasts.
+//! Watches the free space on the disk and estimates how long it will last.
 
 use std::time::Duration;
 
@@ -14,14 +14,13 @@ pub enum RoomState {
     Enough,
     /// Less space than the alarm threshold.
     Low,
-    /// No space: nothing is written.
+    /// No space left; writing has stopped.
     Full,
 }
 
 /// Free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// The state of the free space.
     pub state: RoomState,
     /// Number of bytes that can still be written, including reserved ones; `None` if the file
     /// system does not report them.
@@ -65,7 +64,8 @@ impl RoomWatch {
         self.last.is_none_or(due)
     }
 
-    /// Records a query's result: `bytes` are free when `accepted` bytes of the file are appended.
+    /// Records a query's result: `bytes` were free after `accepted` bytes had been appended to the
+    /// file.
     pub(crate) fn record(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
         if let Some((then, before)) = self.last {
             let nanoseconds = now.saturating_sub(then).as_nanos().max(1);

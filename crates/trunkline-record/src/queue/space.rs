@@ -1,4 +1,4 @@
-//! Reserves disk space and extends the file ahead of what is written.
+//! Reserves disk space and extends the file ahead of the written data.
 
 use std::io;
 
@@ -81,7 +81,7 @@ impl Space {
             // A failed attempt would allocate the rest of the disk and leave it unused.
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // Nobody else can use reserved space, so only a part of a nearly full disk is reserved.
+        // No other program can use reserved space, so only part of a nearly full disk is reserved.
         let ahead = self.reserve_bytes.min(room / ROOM_SHARE);
         let bytes = ahead.max(needed);
         backend.reserve(self.reserved_to, bytes)?;
@@ -91,8 +91,8 @@ impl Space {
 
     /// Extends the file ahead, so that data written up to `end` stays well within its length.
     ///
-    /// A reader takes the file's length at the time of opening for the end. It must not see a
-    /// segment that extends beyond, because it would look there for the next one.
+    /// A reader treats the file's length at the time of opening as its end. It must not see a
+    /// segment that extends beyond that, because it would look for the next segment there.
     pub(super) fn lengthen(&mut self, backend: &mut dyn Backend, end: u64) {
         let bytes = self.lengthen_bytes;
         if bytes == 0 || end.saturating_add(bytes) <= self.lengthened_to {
@@ -101,12 +101,12 @@ impl Space {
         let length = end.saturating_add(bytes).saturating_add(bytes);
         match backend.lengthen(length) {
             Ok(()) => self.lengthened_to = length,
-            // From then on each write extends the file, however slow that is.
+            // From now on each write extends the file, even if that is slow.
             Err(_) => self.lengthen_bytes = 0,
         }
     }
 
-    /// Queries the room of the file system, when data up to `position` is appended.
+    /// Queries the free space of the file system. Data up to `position` has been appended.
     pub(super) fn query_room(&mut self, backend: &dyn Backend, position: u64) {
         let ahead = match self.reservation {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),

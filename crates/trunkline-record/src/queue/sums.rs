@@ -115,11 +115,11 @@ impl SumsFile {
     /// Stops writing to the file.
     pub(super) fn give_up(&mut self) {
         self.is_failed = true;
-        // A write that was not begun never will be.
+        // A write that has not started is abandoned.
         self.running = self.running.filter(|part| part.is_running);
     }
 
-    /// Collects an entry. Returns false if it has no room until a write completes.
+    /// Collects an entry. Returns false if there is no room for it until a write completes.
     pub(super) fn push(&mut self, sum: &SegmentSum) -> bool {
         if self.is_failed {
             return true;
@@ -135,8 +135,7 @@ impl SumsFile {
         true
     }
 
-    /// Begins to write the collected entries. Returns false if there are none or a write is
-    /// running.
+    /// Starts writing the collected entries. Returns false if there are none or a write is running.
     pub(super) fn begin_write(&mut self) -> io::Result<bool> {
         if self.is_failed {
             return Ok(false);
@@ -204,7 +203,7 @@ impl SumsFile {
         Ok(())
     }
 
-    /// Cuts off reserved space and failed writes.
+    /// Truncates the file, which frees reserved space and removes failed writes.
     pub(super) fn trim(&mut self) -> io::Result<()> {
         self.backend.trim(self.written_end)
     }

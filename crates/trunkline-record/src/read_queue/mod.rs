@@ -52,7 +52,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Returns the number of reads that a backend must run at a time for these options.
+    /// Returns the number of concurrent reads that a backend must support for these options.
     pub fn reads_max(&self) -> usize {
         // The whole blocks of a region and its unaligned ends are read at the same time.
         2 * self.outstanding_max.get()
@@ -61,12 +61,12 @@ impl ReadOptions {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadProgress {
-    /// Bytes whose reading has begun.
+    /// Number of bytes for which reads have been started.
     pub begun: u64,
     /// Number of bytes in the ring, up to the first outstanding read.
     pub read: u64,
     pub total: u64,
-    /// Regions begun and not yet in the ring.
+    /// Number of regions for which reads have been started and that are not in the ring yet.
     pub outstanding: usize,
     /// True once everything is in the ring. A partial element at the end does not count once
     /// [`fill`](ReadQueue::fill) has reached it.
@@ -98,7 +98,7 @@ pub struct ReadQueue {
     position: u64,
     begun: u64,
     read: u64,
-    /// Number of bytes at the end that are less than an element of the ring.
+    /// Number of bytes of a partial element at the end.
     tail: u64,
     failure: Option<ReadFailure>,
     /// The first read that failed.
@@ -159,8 +159,8 @@ impl ReadQueue {
         })
     }
 
-    /// Returns why the memory is not registered with the kernel, which makes each read cost more.
-    /// `None` if it is registered or registering has no benefit.
+    /// Returns why the memory is not registered with the kernel, which makes each read more
+    /// expensive. `None` if it is registered or registering has no benefit.
     pub fn not_registered(&self) -> Option<&Unavailable> {
         self.not_registered.as_ref()
     }
@@ -170,7 +170,7 @@ impl ReadQueue {
     }
 
     /// Returns the block size. Data is read without a copy if its position in the file and its
-    /// address are equal modulo this.
+    /// address are equal modulo this size.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
@@ -185,7 +185,7 @@ impl ReadQueue {
         self.position = position;
     }
 
-    /// Returns the bytes whose reading has not begun.
+    /// Returns the number of bytes for which no read has been started.
     pub fn left(&self) -> u64 {
         self.total - self.begun
     }
@@ -207,7 +207,7 @@ impl ReadQueue {
         }
     }
 
-    /// Waits until one more region may be read into, at most for the time set in the options.
+    /// Waits until one more read may be outstanding, for at most the time set in the options.
     pub fn make_room(&mut self) -> Result<(), ReadQueueError> {
         self.poll()?;
         let waited = self.options.wait;
@@ -224,8 +224,8 @@ impl ReadQueue {
         self.not_failed()
     }
 
-    /// Reads the next bytes of the file into a region, which is finished once they are there.
-    /// Returns at once unless the maximum number of reads is outstanding.
+    /// Reads the next bytes of the file into a region, which is finished once it is filled. Returns
+    /// at once unless the maximum number of reads is outstanding.
     ///
     /// # Errors
     /// [`RefusedRead`], with the region; nothing is read into it.
@@ -261,8 +261,8 @@ impl ReadQueue {
         Ok(())
     }
 
-    /// Begins reads into regions of at most `elements_max` elements, as far as the ring has room,
-    /// without waiting. Returns the number of elements begun.
+    /// Starts reads into regions of at most `elements_max` elements for as long as the ring has
+    /// room, without waiting. Returns the number of elements for which reads were started.
     ///
     /// A partial element at the end is never read: the queue is finished without it.
     ///
@@ -299,7 +299,7 @@ impl ReadQueue {
         self.failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    /// Waits until everything begun is in the ring.
+    /// Waits until the data of all started reads is in the ring.
     pub fn wait(&mut self, wait: Duration) -> Result<(), ReadQueueError> {
         let until = self.backend.now().saturating_add(wait);
         while self.outstanding() > 0 {

@@ -9,8 +9,8 @@ use super::error::ReadFault;
 use crate::backend::Span;
 use crate::error::is_put_off;
 
-/// Maximum number of times that a read is repeated because the system postponed it, and maximum
-/// number of times because it made no progress.
+/// Maximum number of times that a read is retried because the system postponed it. The same maximum
+/// applies separately to reads that made no progress.
 const TRIES_MAX: u8 = 100;
 
 /// The separately read parts of a region.
@@ -63,7 +63,8 @@ impl Piece {
     }
 }
 
-/// Divides a region for blocks of `block_bytes`: the body, and the pieces before and after it.
+/// Divides a region into a body of whole blocks of `block_bytes`, and the pieces before and after
+/// it.
 pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
     let bytes = all.memory.bytes;
     // Below the block size, which is a `usize`.
@@ -89,7 +90,8 @@ pub(super) struct Slot {
     body: Piece,
     bounced: [Piece; 2],
     pub(super) is_running: [bool; 2],
-    /// How often each part was postponed, and how often it was read short, since it made progress.
+    /// How often each part was postponed, and how often a read of it was short, since it last made
+    /// progress.
     put_off: [u8; 2],
     short: [u8; 2],
 }
@@ -109,7 +111,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// Creates the slot of a region to be read from `position` on.
+    /// Creates the slot of a region that is read from `position` on.
     pub(super) fn new(mut region: WriteRegion, position: u64, block_bytes: usize) -> Self {
         let bytes = region.bytes_mut();
         let memory = Span {
@@ -150,8 +152,8 @@ impl Slot {
         !self.next(part).is_read() && !self.is_running[part as usize]
     }
 
-    /// Processes the result of a read. Returns how many bytes of the part's piece are now read; the
-    /// rest takes another read. The result also counts `odd` bytes before the piece.
+    /// Processes the result of a read. Returns how many bytes of the part's piece it read; the rest
+    /// needs another read. `result` also counts `odd` bytes before the piece.
     pub(super) fn take(
         &mut self,
         part: Part,
@@ -190,7 +192,7 @@ impl Slot {
         } else if *short < TRIES_MAX {
             *short += 1;
         } else {
-            // Repeated reads of less than a block: the file, read in blocks, ends here.
+            // After repeated reads of less than a block, the file counts as ended here.
             return Err(ReadFault::Ended);
         }
         Ok(bytes)
@@ -203,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A read that is put off says nothing about the length of the file.
+    /// A postponed read proves nothing about the length of the file.
     ///
     /// Behaviour: ZC-25.
     #[test]
@@ -226,10 +228,10 @@ mod tests {
         for _ in 0..TRIES_MAX {
             assert_eq!(take(put_off()), Ok(0));
         }
-        // Less than a block was read, once.
+        // One read returned less than a block.
         assert_eq!(take(Ok(100)), Ok(0));
         assert_eq!(take(put_off()), Err(ReadFault::System(error)));
-        // As often as it is repeated: the file, read in blocks, ends there.
+        // After the maximum number of short reads, the file counts as ended.
         for _ in 1..TRIES_MAX {
             assert_eq!(take(Ok(100)), Ok(0));
         }

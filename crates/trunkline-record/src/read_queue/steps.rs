@@ -1,4 +1,4 @@
-//! The progress of a region until it is filled.
+//! Advances the reads of a region until it is filled.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
 use crate::backend::{Completed, Read, Token, Wait};
 
 impl ReadQueue {
-    /// Begins the reads that can begin, and finishes the region if it is filled.
+    /// Starts the reads that can start, and finishes the region if it is filled.
     pub(super) fn advance(&mut self, number: u64) {
         let place = self.place(number);
         for part in Part::ALL {
@@ -25,8 +25,8 @@ impl ReadQueue {
             region.finish();
         }
         if is_failed && !slot.runs() {
-            // Dropping an unfilled region ends the ring: the device never gets data from after a
-            // hole.
+            // Dropping an unfilled region ends the ring: the device never gets data that follows a
+            // gap.
             slot.region = None;
         }
         self.retire();
@@ -48,7 +48,7 @@ impl ReadQueue {
         self.slots[place].is_running[part as usize] = true;
         // SAFETY: region and staging stay mapped until the completion has been returned: the slot
         // keeps both and is not reused before; when `self` is dropped, the backend is dropped
-        // first. Nobody else has the region before it is finished, and only one read of a piece
+        // first. No other code has the region before it is finished, and only one read of a piece
         // runs at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
             self.slots[place].is_running[part as usize] = false;
@@ -74,7 +74,7 @@ impl ReadQueue {
         (piece.position % self.block_bytes as u64) as usize
     }
 
-    /// Retires the reads that are complete together with all before them.
+    /// Retires each complete read, once all reads before it are complete.
     fn retire(&mut self) {
         while self.oldest < self.next {
             let slot = &self.slots[self.place(self.oldest)];

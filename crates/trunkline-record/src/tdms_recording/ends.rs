@@ -1,8 +1,8 @@
-//! Segments not yet in the file, and the number of rows that are.
+//! Tracks the segments that are not yet in the file, and counts the rows that are.
 
 use super::TdmsRecording;
 
-/// The end of a segment, and what the file contains once the segment is in it.
+/// The end of a segment, and the row counts of the file once the segment is in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentEnd {
     position: u64,
@@ -24,7 +24,7 @@ impl TdmsRecording {
         });
     }
 
-    /// Records that a region was added to the last segment, which is not in the file.
+    /// Records that a region was added to the last segment, which is not yet in the file.
     pub(super) fn note_longer(&mut self) {
         if let Some(last) = self.ends.back_mut() {
             (last.position, last.rows) = (self.queue.position(), self.rows);

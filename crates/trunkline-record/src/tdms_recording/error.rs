@@ -12,18 +12,18 @@ pub struct TdmsLayout {
     pub group: Text,
     /// Name and type of each channel, in the order of their values in a row.
     pub channels: Vec<(Text, TdmsType)>,
-    /// Channels of 64-bit integers that are times: nanoseconds since 1970, as in memory. They are
-    /// marked by properties of the channel.
+    /// Channels of 64-bit integers that hold times in nanoseconds since 1970, stored without
+    /// conversion. Properties of the channel mark them as times.
     pub timestamps: Vec<Text>,
     /// The times of the rows, if they are evenly spaced; written as properties of each channel. In
-    /// a series, each file has the offset of its own first row.
+    /// a series, the offset in each file is that of its own first row.
     pub waveform: Option<Waveform>,
 }
 
 /// The reason why rows are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The format cannot represent it.
+    /// The format cannot represent the data.
     #[error(transparent)]
     Format(#[from] WriteError),
     #[error(
@@ -42,7 +42,7 @@ pub enum RecordError {
          rows; close it, and continue in another one with a larger header_bytes_max"
     )]
     Over,
-    /// The region was not written; it is still held in the error.
+    /// The region was not written; the error contains it.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
     #[error(transparent)]

@@ -19,12 +19,12 @@ pub struct DiskStop {
 }
 
 impl TdmsRecording {
-    /// Returns what was lost while the disk was full; nothing unless [`FullDisk::Lose`] is set.
+    /// Returns the losses while the disk was full; zero unless [`FullDisk::Lose`] is set.
     pub fn disk_stop(&self) -> DiskStop {
         self.stop
     }
 
-    /// Returns true if this error means that rows are lost instead of refused.
+    /// Returns true if, after this error, rows are counted as lost instead of being refused.
     pub(super) fn loses(&self, error: &QueueError) -> bool {
         matches!(error, QueueError::DiskFull { .. })
             && self.queue().options().full_disk == FullDisk::Lose
@@ -47,7 +47,8 @@ impl TdmsRecording {
         }
     }
 
-    /// Takes the number of rows missing since the disk became full. The caller must record them.
+    /// Returns the number of rows missing since the disk became full, and resets it. The caller
+    /// must record them.
     pub(crate) fn take_stopped(&mut self) -> u64 {
         self.stop.is_stopped = false;
         std::mem::take(&mut self.stopped_rows)
@@ -85,7 +86,7 @@ impl TdmsRecording {
         Ok(self.queue.append_header(&self.header)?)
     }
 
-    /// Writes gaps that are in no header yet, if the file still accepts data.
+    /// Writes the gaps that no header records yet, if the file still accepts data.
     pub(crate) fn write_gaps(&mut self) -> Result<(), RecordError> {
         let is_possible = !self.is_over && self.progress().failure.is_none();
         if !is_possible || self.lost == self.lost_described {
@@ -95,7 +96,7 @@ impl TdmsRecording {
         if self.lost == self.lost_described {
             return Ok(());
         }
-        // Before the writer counts the segment as written.
+        // This must succeed before the writer counts the segment as written.
         self.queue.make_room()?;
         self.queue.reserve_for(0)?;
         self.is_over = true;
@@ -105,8 +106,8 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Returns the rows missing after those in the file: accepted rows that are not in it, and lost
-    /// rows that the file does not record.
+    /// Returns the number of rows missing after the rows in the file: accepted rows that are not in
+    /// it, and lost rows that it does not record.
     pub(crate) fn rows_missing(&self) -> u64 {
         self.rows - self.rows_in_file + self.lost - self.lost_in_file
     }

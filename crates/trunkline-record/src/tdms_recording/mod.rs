@@ -40,13 +40,13 @@ pub struct TdmsRecording {
     stop: DiskStop,
     /// Rows lost since the disk became full that are not recorded as a gap yet.
     stopped_rows: u64,
-    /// Rows that were copied and are in no segment yet.
+    /// Copied rows that are not in a segment yet.
     collected_rows: u64,
     /// Segments that are not in the file yet.
     ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
-    /// The part of `lost` that the file records, and the part that headers record, some of which
-    /// may not be in the file yet.
+    /// The part of `lost` that the file records, and the part that headers record, including
+    /// headers that are not in the file yet.
     lost_in_file: u64,
     lost_described: u64,
     is_over: bool,
@@ -56,13 +56,13 @@ pub struct TdmsRecording {
 }
 
 impl TdmsRecording {
-    /// Starts a recording into the file of `queue`, to which nothing has been appended. On return
-    /// the file is on the disk with its channels and without values, so it can be opened whatever
-    /// happens later. `wait` bounds the time this takes.
+    /// Starts a recording into the file of `queue`. Nothing may have been appended to the queue. On
+    /// return, the file is on the disk with its channels and without values, so readers can open it
+    /// even after a crash. `wait` is the timeout of this call.
     ///
     /// # Errors
-    /// [`RecordError`]. A file of [`tdms_queue`](crate::tdms_queue) is then removed: it contains no
-    /// row, and the name can be used again.
+    /// [`RecordError`]. A file that [`tdms_queue`](crate::tdms_queue) created is then removed,
+    /// because it contains no rows; the name can be used again.
     pub fn start(
         queue: WriteQueue,
         layout: &TdmsLayout,
@@ -140,7 +140,7 @@ impl TdmsRecording {
         })
     }
 
-    /// Sets the times of the rows, which are written with the next region.
+    /// Sets the times of the rows. They are written with the next region.
     pub(crate) fn set_waveform(&mut self, layout: &TdmsLayout) -> Result<(), RecordError> {
         Ok(set_waveform(&mut self.writer, layout)?)
     }
@@ -156,7 +156,7 @@ impl TdmsRecording {
     }
 
     /// Writes the rows of a region in place. Returns at once unless the maximum number of regions
-    /// is being written; it then waits for at most the time set in the queue's options. The region
+    /// is outstanding; it then waits, for at most the time set in the queue's options. The region
     /// is released when it is in the file.
     ///
     /// If the options allow copying, small and unaligned regions are copied and released at once.
@@ -222,8 +222,8 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Returns true if the rows of a region can follow those of the last segment under its header.
-    /// The writer then counts them as written.
+    /// Returns true if the rows of a region can be added to the last segment, under the same
+    /// header. The writer then counts them as written.
     fn extends(&mut self, region: &ReadRegion) -> bool {
         if !self.queue.may_extend(region) {
             return false;
@@ -285,23 +285,23 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Returns the rows accepted.
+    /// Returns the number of rows accepted.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the rows in the file, as of the completions processed: those that are found after
-    /// the program is killed.
+    /// Returns the number of rows in the file, according to the completions processed so far. These
+    /// rows survive if the program is killed.
     pub fn rows_in_file(&self) -> u64 {
         self.rows_in_file
     }
 
-    /// Returns the rows lost between the accepted ones.
+    /// Returns the number of rows lost between the accepted ones.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Returns true if a header did not fit, so that the file can have no further rows.
+    /// Returns true if a header did not fit; the file then accepts no further rows.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -325,8 +325,8 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Begins to make written data durable, as [`WriteQueue::begin_sync`]. Copied rows that wait
-    /// for more are not included.
+    /// Starts making written data durable, like [`WriteQueue::begin_sync`]. Copied rows that are
+    /// not in a segment yet are not included.
     pub fn begin_sync(&mut self) -> Result<bool, RecordError> {
         Ok(self.queue.begin_sync()?)
     }
@@ -351,15 +351,16 @@ impl TdmsRecording {
         }
     }
 
-    /// Ends the file, as [`WriteQueue::close`].
+    /// Ends the file, like [`WriteQueue::close`].
     ///
     /// # Errors
     /// [`RecordError::Queue`], after which the call may be repeated; [`RecordError::Over`]: the
-    /// file is closed without the rows copied last ([`rows_in_file`](Self::rows_in_file)).
+    /// file is closed without the most recently copied rows (see
+    /// [`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         let closed = self.end(wait)?;
         match closed.failure {
-            // The failure already says that rows are missing.
+            // The failure already reports that rows are missing.
             Some(_) => Ok(closed),
             None => self.has_all().map(|()| closed),
         }
@@ -368,7 +369,7 @@ impl TdmsRecording {
     /// Same as [`close`](Self::close), for callers that count missing rows themselves.
     pub(crate) fn end(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         match self.write_collected() {
-            // The copied rows are then missing, like those being written.
+            // The copied rows are then missing, like the rows that were being written.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
             Err(_) if self.is_over => {}
             Err(error) => return Err(error),

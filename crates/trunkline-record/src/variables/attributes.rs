@@ -1,4 +1,4 @@
-//! Attributes of a waveform as text.
+//! Converts the attributes of a waveform to text, and back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,7 +39,7 @@ pub(super) fn to_text(attributes: &Attributes) -> String {
     text
 }
 
-/// Converts a text of [`to_text`] back; returns `None` for any other text.
+/// Converts text from [`to_text`] back; returns `None` for any other text.
 pub(super) fn from_text(text: &str) -> Option<Attributes> {
     if text.is_empty() {
         return Some(Attributes::new());

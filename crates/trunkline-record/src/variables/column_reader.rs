@@ -6,7 +6,7 @@ use std::ops::Range;
 use trunkline_tdms::{ObjectPath, ReadError, TdmsFile, TdmsType, Values};
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-/// The amount of each channel to read ahead.
+/// How much of each channel to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     /// Number of values, unless a single update has more.
@@ -27,7 +27,7 @@ pub(super) enum Fault {
 pub(super) struct ColumnReader {
     path: ObjectPath,
     total: u64,
-    /// The values read ahead: the number of the first one, and how many were taken.
+    /// The values read ahead: the number of the first one, how many were taken, and the values.
     from: u64,
     at: usize,
     values: Values,
@@ -87,7 +87,7 @@ impl ColumnReader {
         Ok((&self.values, self.at))
     }
 
-    /// Releases the memory of values that were taken.
+    /// Frees the memory of the values read ahead, if all of them were taken.
     pub(super) fn release(&mut self) {
         if self.at > 0 && self.at >= self.values.len() {
             self.from += self.at as u64;
@@ -130,7 +130,7 @@ impl ColumnReader {
                     self.unreadable = unreadable;
                     let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
                     if strings.len() as u64 > count && length as u64 > 2 * bytes {
-                        // The long text is read again when its turn comes.
+                        // The long text is read again when it is the next value.
                         strings.pop();
                     }
                     Values::String(strings)

@@ -57,7 +57,7 @@ impl Columns {
     }
 }
 
-/// Returns the memory of a value in its columns, in bytes.
+/// Returns the memory that a value takes up in its columns, in bytes.
 pub(super) fn byte_len(value: &Value) -> usize {
     let number = size_of::<u128>();
     match value {
@@ -67,7 +67,7 @@ pub(super) fn byte_len(value: &Value) -> usize {
         Value::Struct(fields) => fields.iter().map(byte_len).sum(),
         Value::Waveform(waveform) => {
             let attributes = waveform.attributes.iter();
-            // Each attribute is longer as text than on its own.
+            // An attribute takes up more space as text.
             let text = attributes.map(|(name, value)| 2 * (name.len() + byte_len(value)) + number);
             elements_len(&waveform.samples) + text.sum::<usize>() + 4 * number
         }
@@ -156,8 +156,8 @@ fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
     }
 }
 
-/// Converts the types that are the same in columns, values and arrays. Others are left out: they
-/// cannot occur, because a value is of the layout's type.
+/// Converts the types that are the same in columns, values and arrays. Other types are ignored:
+/// they cannot occur, because a value is of the layout's type.
 macro_rules! plain {
     ($($of:ident)*) => {
         fn push_plain(column: &mut Values, value: &Value) {

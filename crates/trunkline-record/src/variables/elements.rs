@@ -1,5 +1,5 @@
-//! Stream elements that are not rows of plain values: text, bytes, arrays, waveforms, and structs
-//! of them.
+//! Records stream elements that are not rows of plain values: text, bytes, arrays, waveforms, and
+//! structs of them.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -19,7 +19,7 @@ use crate::tdms_series::Rotation;
 /// They are stored like the updates of one variable without a quality: the channel `time`, the
 /// channels of the values, which depend on the type, and the type itself as a property of the
 /// group. Each element is in one file of a series. The property `series_row` of the group holds the
-/// number of elements in the files before.
+/// number of elements in the previous files.
 ///
 /// No element is lost because the disk is slow or full: [`take`](Self::take) keeps each of them.
 /// While there is [no room](Self::has_room), the caller must not take elements from the stream.
@@ -31,12 +31,12 @@ pub struct ElementSeries<S, O> {
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
-    /// Begins the first file, in which the elements are the group `name`. The other arguments are
-    /// as for [`VariableSeries::start`].
+    /// Begins the first file, in which the group `name` holds the elements. The other arguments are
+    /// the same as for [`VariableSeries::start`].
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: the error of `open`. As [`check_elements`], in which case no
-    /// file is created.
+    /// [`VariableRecordError::File`]: the error of `open`. The errors of [`check_elements`], in
+    /// which case no file is created.
     pub fn start(
         open: O,
         rotation: Option<Rotation>,
@@ -50,8 +50,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         Ok(Self { series, elements })
     }
 
-    /// Returns true if more elements may be taken. If not, `write_out` makes
-    /// room once the file accepts data.
+    /// Returns true if more elements may be taken. If not, `write_out` makes room as soon as the
+    /// file accepts data.
     pub fn has_room(&self) -> bool {
         !self.series.is_over_full()
     }
@@ -59,7 +59,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// Accepts an element and keeps it in memory until it is in a file, even if there is no room.
     ///
     /// # Errors
-    /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: it is not recorded.
+    /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: the element is not
+    /// recorded.
     pub fn take(&mut self, value: Value, time: Timestamp) -> Result<(), VariableRecordError> {
         let sample = Sample {
             value,
@@ -71,7 +72,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     }
 }
 
-/// The rest is as in [`VariableSeries`]; the updates of its progress are the elements.
+/// The other methods are those of [`VariableSeries`]; the updates in its progress are the elements.
 impl<S, O> Deref for ElementSeries<S, O> {
     type Target = VariableSeries<S, O>;
 

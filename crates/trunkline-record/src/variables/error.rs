@@ -20,7 +20,7 @@ pub enum VariableRecordError {
     OtherType { name: String },
     #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
     TooLong { name: String },
-    /// The format cannot represent it.
+    /// The format cannot represent the variable.
     #[error("{name}: {source}")]
     Format {
         name: String,
@@ -50,7 +50,7 @@ pub enum VariableRecordError {
     )]
     Sync {
         os_error: i32,
-        /// Number of updates that were safe from a power loss before.
+        /// Number of updates that were durable before the failure.
         on_disk: u64,
     },
 }
@@ -85,12 +85,12 @@ pub struct VariableProgress {
     pub variables: u64,
     /// Updates accepted.
     pub updates: u64,
-    /// Updates in the file, which outlive the program.
+    /// Updates in the file; they survive a crash of the program.
     pub in_file: u64,
     /// Updates that survive a power loss. After a failed sync, this no longer grows for that file.
     pub on_disk: u64,
     /// The system's error number of the first failed sync of the series, if any. Updates that were
-    /// not safe before it never count as `on_disk`.
+    /// not durable before it never count as `on_disk`.
     pub sync_failure: Option<i32>,
     /// Updates missing before or during the recording, as far as their number is known.
     pub lost: u64,

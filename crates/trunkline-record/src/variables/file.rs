@@ -21,11 +21,11 @@ pub trait Segments {
     /// The system's error; the call may be repeated.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything appended so far safe from a power loss.
+    /// Makes everything appended so far durable, so that it survives a power loss.
     ///
     /// # Errors
-    /// The system's error. Segments appended since the last successful call are then not safe, even
-    /// if a later call succeeds.
+    /// The system's error. Segments appended since the last successful call then do not count as
+    /// durable, even if a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Returns the free bytes of the file system; `None` if it does not report them.
@@ -66,7 +66,7 @@ struct Sums {
 }
 
 impl SegmentFile {
-    /// Creates the file. On return its name is safe from a power loss. Removes an index file and
+    /// Creates the file. On return, its name survives a power loss. Removes an index file and
     /// checksums left over from an earlier file of this name, because readers would trust them.
     ///
     /// # Errors
@@ -110,8 +110,7 @@ impl SegmentFile {
         made
     }
 
-    /// Begins to write files that were created just now, and makes their names safe from a loss of
-    /// power.
+    /// Prepares newly created files for writing, and makes their names durable.
     fn begin(path: &Path, file: File, sums_file: Option<File>) -> io::Result<Self> {
         let sums = match sums_file {
             Some(file) => Some(Sums::begin(file, Place::of(&sums_path(path))?)?),
@@ -157,8 +156,9 @@ impl Segments for SegmentFile {
             None => Ok(()),
         });
         if let Err(error) = summed {
-            // Otherwise a part of the segment would be read as truncated data, and all of it as a
-            // segment without a checksum. If truncating fails too, the next append overwrites it.
+            // Otherwise readers would find truncated data if part of the segment was written, or a
+            // segment without a checksum if all of it was. If truncating fails too, the next append
+            // overwrites these bytes.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
@@ -194,8 +194,8 @@ impl Segments for SegmentFile {
 pub(super) fn writer_of(out: &impl Segments) -> Writer {
     let mut writer = Writer::new(WriterOptions::default());
     if let Some(number) = out.sums_number() {
-        // The first segment identifies the checksums that belong to this file. Every file may have
-        // this property.
+        // The first segment identifies the checksums that belong to this file. This cannot fail,
+        // because any file may have this property.
         let _ = writer.set(&ObjectPath::File, "sums_id", number);
     }
     writer

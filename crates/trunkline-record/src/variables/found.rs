@@ -32,19 +32,19 @@ pub(super) struct VariableReader {
     /// Updates played so far, and the total.
     pub(super) played: u64,
     pub(super) updates: u64,
-    /// First updates that are older than the file: copied from the previous one, or from before the
-    /// recording.
+    /// Number of first updates that are older than the file: copied from the previous one, or
+    /// measured before the recording began.
     pub(super) from_before: u64,
     /// The variable's group or channel, and its place in a series according to its properties.
     pub(super) place: ObjectPath,
     pub(super) in_series: InSeries,
-    /// First updates that are not played because a previous file has them.
+    /// Number of first updates that are not played because a previous file contains them.
     pub(super) skip: u64,
     /// True if a NUL at the end of a text is part of it.
     pub(super) is_exact: bool,
 }
 
-/// Statements of a group about the previous files.
+/// The properties of a group that refer to previous files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InSeries {
     /// Number of its first updates that were copied from the previous file.
@@ -213,8 +213,8 @@ fn recorded(
     Ok(Some((variable, reader, paths)))
 }
 
-/// Returns a variable with `updates` whole updates in `rows` rows, and the gaps that the properties
-/// of its group record.
+/// Returns a variable with `updates` complete updates in `rows` rows, and the gaps that the
+/// properties of its group record.
 fn played(
     file: &TdmsFile<File>,
     group: &ObjectPath,
@@ -246,7 +246,7 @@ fn played(
     variable
 }
 
-/// Returns a property of a group that is a non-negative number.
+/// Returns a property of a group, if it is a non-negative number.
 fn number(file: &TdmsFile<File>, group: &ObjectPath, name: &str) -> Option<u64> {
     file.properties(group)?.get(name.as_bytes())?.as_u64()
 }

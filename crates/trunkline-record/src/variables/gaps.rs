@@ -6,7 +6,7 @@ use trunkline_tdms::{ObjectPath, WriteError, Writer};
 pub(super) struct Gaps {
     /// Updates missing before the next one; `None` if the number is unknown.
     missing: Option<u64>,
-    /// Gaps that are in no segment yet.
+    /// Gaps that are not in a segment yet.
     noted: Vec<Gap>,
     /// Gaps in a segment that is not in the file yet.
     pending: Vec<Gap>,
@@ -50,7 +50,7 @@ impl Gaps {
         self.missing != Some(0) || !self.noted.is_empty()
     }
 
-    /// Sets the properties of gaps that are in no segment yet.
+    /// Sets the properties of gaps that are not in a segment yet.
     pub(super) fn describe(
         &mut self,
         group: &ObjectPath,

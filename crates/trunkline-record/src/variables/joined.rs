@@ -1,4 +1,4 @@
-//! Checks that the files of a series continue each other.
+//! Checks that each file of a series continues the previous one.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Joined {
     is_whole: bool,
 }
 
-/// The content of the files so far for one variable.
+/// The updates of one variable in the files examined so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     /// Number of updates, including missing ones.
@@ -36,22 +36,22 @@ struct Seen {
 /// The place of a file in the series.
 #[derive(Debug)]
 pub(super) struct Joint {
-    /// The numbers in the series of the file's variables.
+    /// The number that each of the file's variables has in the series.
     pub(super) numbers: Vec<usize>,
-    /// Number of updates missing before the file, and of variables they belong to.
+    /// Number of updates missing before the file, and number of variables they belong to.
     pub(super) missing: u64,
     pub(super) missing_of: u64,
 }
 
 impl Joined {
-    /// Starts again at the first file; the variables keep their numbers.
+    /// Restarts at the first file; the variables keep their numbers.
     pub(super) fn restart(&mut self) {
         self.seen.fill(Seen::default());
         self.files = 0;
     }
 
-    /// Adds the next file, which then skips the updates that previous files have. Files between may
-    /// be missing.
+    /// Adds the next file, which then skips the updates that previous files contain.
+    /// `are_files_missing` is true if files between it and the previous one are missing.
     pub(super) fn join(
         &mut self,
         file: &mut Opened,
@@ -162,7 +162,7 @@ impl Joined {
     }
 }
 
-/// Returns the number in the series of a file's first update.
+/// Returns the number that a file's first update has in the series.
 fn begin(
     reader: &VariableReader,
     variable: &PlayedVariable,

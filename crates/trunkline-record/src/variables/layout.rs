@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `value.count` is the number of elements of each update. All channels except that of the elements
-//! have one value per update.
+//! have exactly one value per update.
 
 use trunkline_tdms::TdmsType;
 use trunkline_types::{DataType, ElementType};
@@ -147,7 +147,7 @@ fn part(data_type: &DataType, name: String, columns: &mut Vec<Column>) -> Result
     })
 }
 
-/// Escapes a field's name within a channel's name, so that its dots differ from those between
+/// Escapes a field's name for use in a channel's name, so that its dots differ from those between
 /// fields.
 fn escaped(field: &str) -> String {
     field.replace('\\', "\\\\").replace('.', "\\.")

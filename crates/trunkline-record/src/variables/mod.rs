@@ -1,4 +1,4 @@
-//! Records variables update by update, each with its time, and plays them back.
+//! Records the updates of variables, each with its time, and plays them back.
 //!
 //! ```text
 //!   file
@@ -38,7 +38,7 @@ pub use self::recording::{VariableId, VariableRecording};
 pub use self::series::{EndedVariables, VariableSeries};
 
 const TIME: &str = "time";
-/// The channel of values; the names of other channels with parts of values begin with it.
+/// The channel of values. The names of other channels with parts of the values begin with it.
 const VALUE: &str = "value";
 const QUALITY: &str = "quality";
 /// The property of a group with the variable's type.

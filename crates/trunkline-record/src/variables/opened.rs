@@ -32,9 +32,9 @@ pub(super) struct Opened {
 /// The times at which the updates of a file begin.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Begins {
-    /// The first update that is not older than the file.
+    /// The time of the first update that is not older than the file.
     pub(super) own: Option<i128>,
-    /// The last update that is.
+    /// The time of the last update that is older than the file.
     pub(super) before: Option<i128>,
 }
 
@@ -126,7 +126,7 @@ impl Opened {
     }
 
     /// Reads the next value of a variable with its quality, or `None` if it cannot be read. The
-    /// flag is true if a previous file has the same update.
+    /// flag is true if a previous file contains the same update.
     pub(super) fn read(
         &mut self,
         variable: usize,

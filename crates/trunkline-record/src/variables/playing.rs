@@ -14,20 +14,20 @@ use crate::playback::{MissingPart, PlaybackError, numbered_files};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlayedVariable {
-    /// The name: that of its group, or of its group and channel.
+    /// The name of its group, or of its group and channel.
     pub name: String,
     pub data_type: DataType,
-    /// Number of updates in all files; each counts once.
+    /// Number of updates in all files, without copies.
     pub updates: u64,
     /// Updates that are incomplete because their file was cut off. They are not played.
     pub cut_off: u64,
     /// Updates skipped so far because their text cannot be read.
     pub unreadable: u64,
-    /// Places in all files where the recorder noted that updates are missing.
+    /// Number of places in all files where the recorder recorded missing updates.
     pub gaps: u64,
-    /// Updates missing there, as far as the recorder knew.
+    /// Number of updates missing there, as far as the recorder could count them.
     pub lost: u64,
-    /// Gaps for which the recorder did not know the number of missing updates.
+    /// Number of gaps with an unknown number of missing updates.
     pub unknown_gaps: u64,
 }
 
@@ -45,21 +45,21 @@ pub struct PlayedUpdate {
     pub quality: Quality,
 }
 
-/// Plays the updates of a recording, of all its variables in the order of their times.
+/// Plays the updates of all variables of a recording, in the order of their times.
 ///
 /// A variable is a group as [`VariableRecording`](super::VariableRecording) writes it, or any
 /// channel whose property `wf_increment` gives the times of its values. Over all channels, up to
 /// 65,536 values and 16 MiB of text are read ahead, and at least 16 values of each channel.
 ///
-/// The files of a series are played one after the other, and one is open at a time. Updates that a
-/// file copied from the previous one are not played again.
+/// The files of a series are played one after another, and only one is open at a time. Updates that
+/// a file copied from the previous one are not played again.
 #[derive(Debug)]
 pub struct RecordedVariables {
     joined: Joined,
     skipped: Vec<ObjectPath>,
     missing: Vec<MissingPart>,
     current: Current,
-    /// Files not begun yet.
+    /// Files that are not opened yet.
     files: VecDeque<SeriesFile>,
     /// The next update of each variable of the current file: its time, the variable's number in the
     /// recording, and its number in the file.
@@ -74,7 +74,7 @@ pub struct RecordedVariables {
 #[derive(Debug)]
 struct Current {
     file: Opened,
-    /// The numbers in the recording of the file's variables.
+    /// The number that each of the file's variables has in the recording.
     numbers: Vec<usize>,
 }
 
@@ -86,13 +86,13 @@ struct SeriesFile {
 
 impl RecordedVariables {
     /// Opens a single file, even if it belongs to a series. Channels that cannot be played are left
-    /// out: [`skipped`](Self::skipped).
+    /// out; [`skipped`](Self::skipped) returns them.
     pub fn open(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(vec![(1, path.to_owned())], path)
     }
 
-    /// Opens a recording: `path`, and if a series begins with it, `name_0002.tdms` and so on.
-    /// [`missing`](Self::missing) returns the parts that are not there.
+    /// Opens a recording: the file `path` and, if a series begins with it, `name_0002.tdms` and so
+    /// on. [`missing`](Self::missing) returns the parts that are missing.
     ///
     /// # Errors
     /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file is named like one of the series
@@ -183,8 +183,8 @@ impl RecordedVariables {
         &self.joined.variables
     }
 
-    /// Returns the channels that cannot be played: their values have no times, no variable has
-    /// values of their type, or other channels of their variable are missing or have another type.
+    /// Returns the channels that cannot be played: their values have no times, no variable can have
+    /// their type, or other channels of their variable are missing or have another type.
     pub fn skipped(&self) -> &[ObjectPath] {
         &self.skipped
     }
@@ -206,9 +206,9 @@ impl RecordedVariables {
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the file cannot be read. [`PlaybackError::Damaged`]: the data is
-    /// not a value of its variable, which is not played any further; the next call continues with
-    /// the others. As [`open_series`](Self::open_series) if the next file of a series can no longer
-    /// be opened.
+    /// not a valid value of its variable, which is not played any further; the next call continues
+    /// with the others. The errors of [`open_series`](Self::open_series), if the next file of a
+    /// series can no longer be opened.
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
             let Some(Reverse((time, number, variable))) = self.next.pop() else {

@@ -130,7 +130,7 @@ impl Source for Next<'_> {
 /// Returns the time of an evenly spaced value, in nanoseconds since 1970.
 fn even(waveform: &Waveform, row: u64) -> i128 {
     let after = waveform.offset + waveform.increment * row as f64;
-    // Saturates, because a file may claim anything.
+    // Saturates, because a file may contain any number.
     let start = waveform.start.map_or(0, TdmsTime::unix_nanos);
     start.saturating_add((after * 1e9) as i128)
 }

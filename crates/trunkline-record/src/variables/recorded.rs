@@ -23,17 +23,17 @@ pub(super) struct Recorded {
     /// In a series: updates in a segment that is not in the file yet.
     pending: Columns,
     pub(super) gaps: Gaps,
-    /// Rows of this file: including waiting ones, in the file, and safe from a power loss.
+    /// Number of rows of this file: including waiting ones, in the file, and durable.
     rows: u64,
     rows_in_file: u64,
     rows_on_disk: u64,
-    /// Rows copied from the previous file, and updates in all previous files.
+    /// Number of rows copied from the previous file, and number of updates in all previous files.
     carried: u64,
     series_row: u64,
     /// True if its first update predates the recording.
     pub(super) is_initial: bool,
     /// In a series: the last update in the file, the last one in the pending segment, and the last
-    /// one of all.
+    /// one that is waiting.
     last_in_file: Option<Sample>,
     last_pending: Option<Sample>,
     last: Option<Sample>,
@@ -144,14 +144,14 @@ impl Recorded {
         !self.waiting.times.is_empty()
     }
 
-    /// Returns the rows of the file, including waiting ones.
+    /// Returns the number of rows of the file, including waiting ones.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Returns the waiting data, channel by channel. The qualities come last: in a truncated
-    /// segment, an update with a quality is complete. Stream elements are complete as far as all
-    /// their channels reach.
+    /// Returns the waiting data, channel by channel. The qualities come last, so that an update
+    /// with a quality is complete even in a truncated segment. A stream element is complete if all
+    /// its channels contain it.
     pub(super) fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
         let values = self.channels.values.iter().zip(&self.waiting.values);
         // An update may have no elements.
@@ -183,7 +183,7 @@ impl Recorded {
         }
     }
 
-    /// Discards the waiting updates, which are in no file and never will be.
+    /// Discards the waiting updates, which will never be in a file.
     pub(super) fn give_up_waiting(&mut self) {
         self.waiting.clear();
         self.pending.clear();
@@ -191,7 +191,7 @@ impl Recorded {
         (self.last, self.last_pending) = (None, None);
     }
 
-    /// Records that the content of the file is safe from a power loss.
+    /// Records that the content of the file is durable.
     pub(super) fn synced(&mut self) {
         self.rows_on_disk = self.rows_in_file;
     }

@@ -25,9 +25,9 @@ const WAITING_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rows {
-    /// Updates of variables. Each further file of a series begins with the last one.
+    /// Updates of variables. Each further file of a series begins with a copy of the last update.
     Updates,
-    /// Elements of a stream, each of which is in one file.
+    /// Elements of a stream, each of which is in exactly one file.
     Elements,
 }
 
@@ -41,8 +41,8 @@ pub struct VariableId(u32);
 /// with `value`.
 ///
 /// Updates wait in memory until they are [written](Self::write_out), or until they reach
-/// `waiting_bytes_max`. While the file accepts nothing, twice that may wait; further updates are
-/// lost and counted. Each write is one segment of complete updates.
+/// `waiting_bytes_max`. While the file accepts no data, twice that amount may wait; further updates
+/// are lost and counted. Each write is one segment of complete updates.
 ///
 /// For missing updates, the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted
 /// from 1; -1 means that their number is unknown. A unit and a description, if
@@ -58,14 +58,15 @@ pub struct VariableRecording<S> {
     waiting_bytes_max: usize,
     waiting: usize,
     waiting_updates: u64,
-    /// A segment not in the file yet, its updates, and the bytes they had while waiting.
+    /// A segment that is not in the file yet, the number of its updates, and the memory that they
+    /// used while waiting.
     pending: Vec<u8>,
     pending_updates: u64,
     pending_bytes: usize,
-    /// True if the recording may continue in another file: updates are kept until this one has
-    /// them.
+    /// True if the recording may continue in another file. Updates are then kept until this file
+    /// contains them.
     is_series: bool,
-    /// Size of this file in bytes, and number of updates that no previous file has.
+    /// Size of this file in bytes, and number of its updates that no previous file contains.
     file_bytes: u64,
     file_updates: u64,
     /// The system's error number if syncing this file failed.
@@ -80,7 +81,7 @@ pub struct VariableRecording<S> {
 
 impl<S: Segments> VariableRecording<S> {
     /// Creates a recording into `out`. About `waiting_bytes_max` bytes (at most 1 GiB) wait in
-    /// memory, and twice that when the file accepts nothing.
+    /// memory, and twice that while the file accepts no data.
     pub fn new(out: S, waiting_bytes_max: usize) -> Self {
         let writer = writer_of(&out);
         Self {
@@ -146,7 +147,7 @@ impl<S: Segments> VariableRecording<S> {
         let (of, writer) = (data_type.clone(), &mut self.writer);
         let recorded = Recorded::new(group.clone(), of, layout, self.rows, writer);
         let recorded = recorded.map_err(|source| format_error(&group, source))?;
-        // The number of variables fits: they all fit into a file.
+        // The number of variables fits in a `u32`, because they all fit in one file.
         let id = VariableId(self.variables.len() as u32);
         self.by_name.insert(group, id);
         self.variables.push(recorded);
@@ -181,11 +182,11 @@ impl<S: Segments> VariableRecording<S> {
         set.map_err(|source| format_error(&one.group, source))
     }
 
-    /// Accepts an update, before which `lost` updates are missing.
+    /// Accepts an update that follows `lost` missing updates.
     ///
     /// # Errors
     /// [`VariableRecordError::File`]: the memory for waiting updates is full and the file accepts
-    /// nothing. The update is lost and counted. [`VariableRecordError::OtherType`],
+    /// no data. The update is lost and counted. [`VariableRecordError::OtherType`],
     /// [`VariableRecordError::TooLong`].
     pub fn take(
         &mut self,
@@ -245,7 +246,7 @@ impl<S: Segments> VariableRecording<S> {
         self.waiting >= self.waiting_bytes_max && self.waiting > 0
     }
 
-    /// Accepts the value that a variable had when its recording began, however old it is. If it is
+    /// Accepts the value that a variable had when its recording began, which may be old. If it is
     /// the first update, playback does not wait between it and the next one.
     pub fn take_initial(
         &mut self,
@@ -285,7 +286,7 @@ impl<S: Segments> VariableRecording<S> {
         if !sample.value.has_type(&one.data_type) {
             return Err(VariableRecordError::OtherType { name: name() });
         }
-        // Players apply the same limit, so no value of a recording needs more memory.
+        // Playback applies the same limit, so no value of a recording needs more memory.
         let is_fixed = one.data_type.fixed_size().is_some();
         match is_fixed || encoded_len(&sample.value) <= VALUE_BYTES_MAX {
             true => Ok(()),
@@ -311,7 +312,7 @@ impl<S: Segments> VariableRecording<S> {
     /// Writes all waiting updates as one segment.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: nothing was written, and the updates still wait.
+    /// [`VariableRecordError::File`]: nothing was written, and the updates remain in memory.
     pub fn write_out(&mut self) -> Result<(), VariableRecordError> {
         self.write_pending()?;
         for one in &mut self.variables {
@@ -357,8 +358,8 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Returns the file's location if its name did not refer to it when it was last written or
-    /// synced. Updates in a file that was removed or replaced count as lost; a file that was
-    /// renamed is still written.
+    /// synced. Updates in a file that was removed or replaced count as lost; writing continues in a
+    /// file that was renamed.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.displaced.as_ref()
     }
@@ -388,17 +389,17 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Writes all waiting updates and makes them safe from a power loss.
+    /// Writes all waiting updates and makes them durable.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], then also from every later
-    /// call.
+    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], which every later call then
+    /// returns as well.
     pub fn sync(&mut self) -> Result<(), VariableRecordError> {
         self.write_out()?;
         self.sync_file()
     }
 
-    /// Makes the content of the file safe from a power loss.
+    /// Makes the content of the file durable.
     pub(super) fn sync_file(&mut self) -> Result<(), VariableRecordError> {
         if self.sync_failure.is_none()
             && let Err(error) = self.out.sync()
@@ -417,8 +418,8 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Continues in a new file, which receives the last value of each variable in this one and the
-    /// updates that this one did not accept. Updates that this file may be missing become a gap
-    /// there.
+    /// updates that this one did not accept. Updates that may be missing in this file become a gap
+    /// in the new one.
     pub(super) fn continue_in(&mut self, out: S) -> Result<(), VariableRecordError> {
         self.writer = writer_of(&out);
         self.out = out;
@@ -429,7 +430,7 @@ impl<S: Segments> VariableRecording<S> {
         };
         self.progress.on_disk = self.counted().on_disk;
         self.progress.in_file -= of_removed;
-        // Updates that are copied are in the next file once it is written.
+        // Updates that are copied count again once the next file is written.
         let mut taken_over = of_removed;
         (self.displaced, self.sums_displaced) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
@@ -449,18 +450,18 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Returns true if everything in this file is safe from a power loss.
+    /// Returns true if everything in this file is durable.
     pub(super) fn is_on_disk(&self) -> bool {
         let is_safe = self.progress.in_file - self.progress.on_disk == self.unsafe_updates;
         is_safe && !self.is_removed()
     }
 
-    /// Returns the bytes of this file.
+    /// Returns the size of this file in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Returns the updates in this file that no previous file has.
+    /// Returns the number of updates in this file that no previous file contains.
     pub(super) fn file_updates(&self) -> u64 {
         self.file_updates
     }
@@ -472,9 +473,9 @@ impl<S: Segments> VariableRecording<S> {
             || variables.any(|one| one.gaps.are_waiting())
     }
 
-    /// Same as [`sync`](Self::sync); updates missing after the last one of a variable become a gap
-    /// at its end. The content of the file is synced even if it does not accept the waiting
-    /// updates.
+    /// Same as [`sync`](Self::sync); in addition, updates missing after the last one of a variable
+    /// become a gap at its end. The content of the file is synced even if it does not accept the
+    /// waiting updates.
     ///
     /// # Errors
     /// Same as [`sync`](Self::sync); the call may be repeated.
@@ -487,7 +488,7 @@ impl<S: Segments> VariableRecording<S> {
         written.and(synced)
     }
 
-    /// Discards the waiting updates: they are in no file and count as lost. Returns their number.
+    /// Discards the waiting updates, which then count as lost. Returns their number.
     pub fn give_up_waiting(&mut self) -> u64 {
         let updates =
             std::mem::take(&mut self.waiting_updates) + std::mem::take(&mut self.pending_updates);

@@ -28,15 +28,16 @@ pub struct EndedVariables {
 /// Records updates of variables into several files: continues in the next one when one is large,
 /// old, or has failed.
 ///
-/// Each file can be read on its own. It has the types, and as the first update of each variable the
-/// last one of the previous file, with its time. The group's property `carried_rows` marks this,
-/// and `series_row` is the number of the variable's updates in the previous files. Updates that a
-/// failed file did not accept are in the next one. Updates that it had accepted but not made safe
-/// may be missing: the next file records a gap of unknown size.
+/// Each file can be read on its own. It contains the types, and the first update of each variable
+/// is a copy of the last one of the previous file, with its time. The group's property
+/// `carried_rows` marks this copy, and `series_row` is the number of the variable's updates in the
+/// previous files. Updates that a failed file did not accept are in the next one. Updates that it
+/// had accepted but not made durable may be missing, so the next file records a gap of unknown
+/// size.
 ///
-/// A series has no clock: callers pass the time of any clock that never goes back. It may keep
-/// twice the memory of a [`VariableRecording`], because updates are kept until a file has them, and
-/// in addition the last update of each variable.
+/// A series has no clock: callers pass the time of any monotonic clock. It may use twice the memory
+/// of a [`VariableRecording`], because it keeps updates until they are in a file. In addition, it
+/// keeps the last update of each variable.
 #[derive(Debug)]
 pub struct VariableSeries<S, O> {
     recording: VariableRecording<S>,
@@ -53,8 +54,8 @@ pub struct VariableSeries<S, O> {
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// Begins the first file. `open` creates a file, given its number counted from 1; the other
-    /// arguments are as for [`VariableRecording::new`]. Without a rotation this is the only file,
-    /// even if it fails.
+    /// arguments are the same as for [`VariableRecording::new`]. Without a rotation this is the
+    /// only file, even if it fails.
     ///
     /// # Errors
     /// The error of `open`.
@@ -137,7 +138,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
 
     fn make_room_for(&mut self, sample: &Sample, now: Duration) {
         if self.rotation.is_some() && self.recording.is_full_for(sample) {
-            // If this fails, the recording reports it when it matters.
+            // If this fails, the recording reports the error once it has no room for an update.
             let _ = self.write_out(now);
         }
     }
@@ -171,11 +172,11 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.write(now, VariableRecording::write_out)
     }
 
-    /// Same as [`write_out`](Self::write_out), and makes the updates safe from a power loss.
+    /// Same as [`write_out`](Self::write_out), and makes the updates durable.
     ///
     /// # Errors
     /// Same as [`write_out`](Self::write_out). If a sync fails, the series continues in the next
-    /// file; it is an error only if it fails there too.
+    /// file; an error is returned only if it fails there too.
     pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::sync)
     }
@@ -229,7 +230,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
         self.is_over = true;
-        // Syncs what this file has. If that fails, the next file records a gap.
+        // Sync the content of this file. If that fails, the next file records a gap.
         let _ = self.recording.sync_file();
         let opened = self.open_next(now);
         let written = write(&mut self.recording);
@@ -285,7 +286,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.sums_displaced()
     }
 
-    /// Returns the free space on the disk, as of the last write.
+    /// Returns the free space on the disk, as last measured during a write.
     pub fn room(&self) -> Room {
         self.room.room()
     }
@@ -300,8 +301,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     }
 }
 
-/// Returns true if the error means that the file accepts no more data. A full disk does not: the
-/// file accepts data again once there is room.
+/// Returns true if the error means that the file accepts no more data. This is not true of a full
+/// disk: the file accepts data again once there is space.
 fn has_failed(error: &VariableRecordError) -> bool {
     match error {
         VariableRecordError::File(_) => !error.is_disk_full(),

@@ -1,4 +1,4 @@
-//! Plays everything in a file, or in the series that begins with it, with any content.
+//! Plays everything in a file, or in the series that begins with it. The content may be arbitrary.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use trunkline_record::{
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{Limits, ObjectPath, TdmsFile, TdmsType, Text};
 
-/// Groups that are played of a file.
+/// Maximum number of groups of a file that are played.
 const GROUPS_MAX: usize = 8;
 
-/// Calls for rows, and updates that are taken.
+/// Maximum number of calls for rows, and of updates taken.
 const STEPS: usize = 200;
 
-/// Longest row: a file may name a million channels.
+/// Maximum size of a row in bytes, because a file may have a million channels.
 const ROW_BYTES_MAX: usize = 1 << 16;
 
-/// Moments that rows are asked for, in the order of the clock.
+/// Times at which rows are requested, in ascending order.
 const MOMENTS: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_millis(1),
@@ -34,7 +34,7 @@ pub fn exercise(path: &Path) {
         for _ in 0..STEPS {
             let update = match recorded.next_update() {
                 Ok(Some(update)) => update,
-                // The others continue.
+                // The other variables continue.
                 Err(PlaybackError::Damaged { .. }) => continue,
                 Ok(None) | Err(_) => break,
             };
@@ -73,7 +73,7 @@ pub fn exercise(path: &Path) {
     }
 }
 
-/// Groups with channels, and a channel of times of each.
+/// Returns the groups of a file, each with its first channel of times, if it has one.
 fn groups(path: &Path) -> Vec<(Text, Option<Text>)> {
     let limits = Limits {
         is_salvaging: true,

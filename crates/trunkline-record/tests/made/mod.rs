@@ -1,10 +1,10 @@
-//! A recording that a test makes up.
+//! Writes recordings with content made up by a test.
 
 use std::path::Path;
 
 use trunkline_tdms::{Arrangement, Data, TdmsType, Writer, WriterOptions};
 
-/// A file of one group `g` with the channels `a` and `b`, and further content.
+/// Writes a file with one group `g` with the channels `a` and `b`. `set` may add properties.
 pub fn write(path: &Path, rows: i64, arrangement: Arrangement, set: impl FnOnce(&mut Writer)) {
     let mut writer = Writer::new(WriterOptions::default());
     let a = writer.channel("g", "a", TdmsType::I64).unwrap();

@@ -19,7 +19,7 @@ print(json.dumps({
 }))
 ";
 
-/// Everything in a file, by group and channel, with the type of each group.
+/// Returns everything in a file, by group and channel, with the type of each group.
 pub fn read(path: &Path) -> Json {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let python = target.join("nptdms/bin/python");

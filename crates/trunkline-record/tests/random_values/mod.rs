@@ -1,4 +1,4 @@
-//! Random types and values, odd ones among them.
+//! Random types and values, including unusual ones.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ const ELEMENTS: [ElementType; 13] = [
     ElementType::Timestamp,
 ];
 
-/// Names of fields, with everything that names of channels could trip over.
+/// Names of fields, including characters that are special in names of channels.
 const NAMES: [&str; 8] = ["x", "count", "x.count", "a.b", "a", "it's", "\\", "/ ( :"];
 
 fn element(random: &mut Rng) -> ElementType {
     ELEMENTS[random.usize(..ELEMENTS.len())]
 }
 
-/// Any type, structs within structs among them.
+/// Returns any type, including nested structs.
 pub fn data_type(random: &mut Rng, depth: u32) -> DataType {
     match random.u32(..if depth == 0 { 5 } else { 7 }) {
         0 => element(random).data_type(),
@@ -69,7 +69,7 @@ fn text(random: &mut Rng) -> Arc<str> {
     characters.collect::<String>().into()
 }
 
-/// Bits of any kind: every NaN is among them.
+/// Returns a number with any bits, including every NaN.
 fn number(random: &mut Rng) -> f64 {
     match random.u32(..4) {
         0 => f64::from_bits(0x7ff0_0000_0000_0001 | random.u64(..) >> 13),
@@ -110,7 +110,7 @@ fn elements(random: &mut Rng, element: ElementType, count: usize) -> Elements {
     }
 }
 
-/// Any value of a type.
+/// Returns any value of a type.
 pub fn value(random: &mut Rng, data_type: &DataType) -> Value {
     match data_type {
         DataType::Bytes => Value::Bytes((0..random.usize(..5)).map(|_| random.u8(..)).collect()),
@@ -149,7 +149,7 @@ pub fn value(random: &mut Rng, data_type: &DataType) -> Value {
     }
 }
 
-/// An update of a type.
+/// Returns an update with any value of a type.
 pub fn sample(random: &mut Rng, data_type: &DataType, time: Timestamp) -> Sample {
     Sample {
         value: value(random, data_type),

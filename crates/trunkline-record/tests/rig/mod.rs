@@ -129,7 +129,7 @@ pub fn has_no_gap(file: &[u8]) -> bool {
         match next {
             _ if !lead_in.starts_with(b"TDSm") => return false,
             Some(next) => at = next,
-            // It must end within the metadata; otherwise readers take the bytes after it for
+            // The file must end within the metadata; otherwise readers treat the bytes after it as
             // values.
             None => return begin.checked_add(metadata).is_none_or(|data| data > end),
         }
