@@ -18,6 +18,5 @@ mod followers;
 mod host;
 pub mod model;
 pub mod plan;
-pub mod report;
-pub mod run;
+mod scenario;
 mod world;

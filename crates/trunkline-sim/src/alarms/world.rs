@@ -17,14 +17,14 @@ use super::plan::{
     CONDITIONS, Kind, LIBRARY, OPERANDS, Plan, Watched, change_alarms, library, pick,
 };
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
 /// Time from the first change to the step that stores it, and until a failed one is tried again, as
 /// in the product.
 const GATHER: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_secs(1);
-/// The time at which every run begins.
-const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+/// The wall clock minus the monotonic one at first, in ns.
 const WALL: i64 = 1_790_000_000_000_000_000;
 /// Looks at the timers at one instant after which the engine is said to have no end.
 const LOOKS_MAX: usize = 10_000;
@@ -61,7 +61,7 @@ pub struct AlarmWorld {
 }
 
 impl AlarmWorld {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut rng = Rng::new(plan.seed);
         let host = Host::new(plan.journal_entries);
         #[expect(
@@ -79,7 +79,7 @@ impl AlarmWorld {
             .collect();
         Self {
             now: BEGIN,
-            trace: Trace::default(),
+            trace,
             checker: AlarmChecker::new(),
             faults: BTreeMap::new(),
             rng,
@@ -99,11 +99,6 @@ impl AlarmWorld {
             looks: 0,
             plan,
         }
-    }
-
-    /// Simulated time so far, in ns.
-    pub fn elapsed(&self) -> u64 {
-        self.now.as_nanos() - BEGIN.as_nanos()
     }
 
     fn at(&self) -> At {

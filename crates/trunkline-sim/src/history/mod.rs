@@ -18,6 +18,5 @@ pub mod checker;
 pub mod fault;
 mod host;
 pub mod plan;
-pub mod report;
-pub mod run;
+mod scenario;
 mod world;

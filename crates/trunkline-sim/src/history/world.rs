@@ -15,10 +15,11 @@ use super::host::{Host, Image, log_length, with_room, within_commit, within_main
 use super::plan::{LIBRARY, Plan, data_type, pick};
 use crate::alarms::model::At;
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// The time at which every run begins: 19:33 UTC, so that many have two dates.
-const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+/// The wall clock minus the monotonic one at first, in ns: every run begins at 19:33 UTC, so that many
+/// have two dates.
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
 /// Maximum number of calls of maintenance in a row; more are a violation.
@@ -43,7 +44,7 @@ pub struct HistoryWorld {
 }
 
 impl HistoryWorld {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut rng = Rng::new(plan.seed);
         #[expect(
             clippy::panic,
@@ -56,7 +57,7 @@ impl HistoryWorld {
             .collect();
         Self {
             now: BEGIN,
-            trace: Trace::default(),
+            trace,
             checker: HistoryChecker::new(
                 plan.variables
                     .iter()
@@ -72,11 +73,6 @@ impl HistoryWorld {
             late: 0,
             plan,
         }
-    }
-
-    /// Simulated time so far, in ns.
-    pub fn elapsed(&self) -> u64 {
-        self.now.as_nanos() - BEGIN.as_nanos()
     }
 
     fn at(&mut self) -> At {
