@@ -135,9 +135,9 @@ impl AlarmPlace for Place<'_> {
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
-        let known = self.checker.offered(entries);
+        let known = self.checker.offered(states, entries);
         if self.mode == Mode::Full {
-            self.checker.not_stored(known);
+            self.checker.step_failed(states, entries, known);
             return Err(error(StoreErrorKind::Full));
         }
         let before = match self.mode {
@@ -157,7 +157,8 @@ impl AlarmPlace for Place<'_> {
                 Ok(last)
             }
             Mode::Unclear => {
-                self.checker.stored_unclearly(entries, known, last);
+                self.checker.stored(entries, known.clone(), last);
+                self.checker.step_failed(states, entries, known);
                 failed()
             }
             Mode::Cut { loses_power } => {
