@@ -30,6 +30,7 @@ pub mod link;
 pub mod plan;
 mod program;
 mod quiet;
+mod remote;
 pub mod report;
 pub mod rng;
 pub mod run;

@@ -15,7 +15,6 @@ pub const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
 
 /// The plan of a run, with everything in which its kind of simulation differs from the others.
 pub trait Scenario: fmt::Debug + Sized {
-    type World;
     type Fault: Copy + Ord + fmt::Debug + 'static;
     /// Counts of what was checked.
     type Totals: Copy + Default + fmt::Debug;
@@ -26,14 +25,8 @@ pub trait Scenario: fmt::Debug + Sized {
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug];
 
-    /// Creates the world of this plan, at its beginning.
-    fn world(self, trace: Trace) -> Self::World;
-
-    /// Runs the world to its end, or to the first violation.
-    fn run(world: &mut Self::World);
-
-    /// Ends the world. `panic` is the violation if the run panicked.
-    fn outcome(world: Self::World, panic: Option<String>) -> Outcome<Self>;
+    /// Runs the plan to its end, or to the first violation.
+    fn run(self, trace: Trace) -> Outcome<Self>;
 
     /// The counts with their names, in the order of the report.
     fn counts(totals: &Self::Totals) -> Vec<(&'static str, u64)>;
@@ -63,19 +56,18 @@ impl<P: Scenario> Outcome<P> {
     }
 }
 
-/// Runs a plan. A panic in the product counts as a violation.
+/// Runs a plan, and prints its events if `prints` is set.
 pub fn run<P: Scenario>(plan: P, prints: bool) -> Outcome<P> {
-    let mut trace = Trace {
-        prints,
-        ..Trace::default()
-    };
+    let mut trace = Trace::default();
+    trace.prints = prints;
     trace.detail(BEGIN, || format!("{plan:#?}"));
-    let mut world = plan.world(trace);
-    let ran = catch_unwind(AssertUnwindSafe(|| P::run(&mut world)));
-    let panic = ran.err().map(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        format!("a panic: {}", text.unwrap_or_default())
-    });
-    P::outcome(world, panic)
+    plan.run(trace)
+}
+
+/// Calls `run`, and returns the violation if it panics: a panic in the product is one.
+pub(crate) fn panic_of(run: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Some(format!("a panic: {}", text.unwrap_or_default()))
 }

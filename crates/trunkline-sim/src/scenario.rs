@@ -6,13 +6,12 @@ use trunkline_types::planted::Bug;
 use crate::checker::Totals;
 use crate::fault::{FAULTS, Fault};
 use crate::plan::Plan;
-use crate::run::{Outcome, Scenario};
+use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 use crate::world::World;
 
 /// The simulation of variables.
 impl Scenario for Plan {
-    type World = World;
     type Fault = Fault;
     type Totals = Totals;
     const RUNS: &'static str = "seeds";
@@ -20,15 +19,9 @@ impl Scenario for Plan {
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug] = Bug::ALL;
 
-    fn world(self, trace: Trace) -> World {
-        World::new(self, trace)
-    }
-
-    fn run(world: &mut World) {
-        world.run();
-    }
-
-    fn outcome(mut world: World, panic: Option<String>) -> Outcome<Self> {
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = World::new(self, trace);
+        let panic = panic_of(|| world.run());
         world.checker.totals.connections = world.connections;
         Outcome {
             violation: world.checker.violation.take().or(panic),

@@ -42,12 +42,14 @@ impl Share {
     }
 }
 
+#[derive(Debug)]
 struct Worker {
     process: Child,
     figures: BufReader<ChildStdout>,
 }
 
 /// The processes, and the one whose seed is the next.
+#[derive(Debug)]
 pub struct Workers {
     workers: Vec<Worker>,
     next: usize,
@@ -96,7 +98,8 @@ impl Workers {
                 Err(error) => Err(format!("its process ended: {error}")),
             },
             Ok(_) => {
-                let figures = line.split_whitespace().map(str::parse).collect();
+                let figures: Result<Vec<u64>, _> =
+                    line.split_whitespace().map(str::parse).collect();
                 figures.map_err(|_| format!("its process writes no figures, but {line:?}"))
             }
             Err(error) => Err(format!("its process cannot be read: {error}")),

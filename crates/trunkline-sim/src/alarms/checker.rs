@@ -35,6 +35,9 @@ pub struct Totals {
     pub followed: u64,
     pub overrun: u64,
     pub missed: u64,
+    pub redeployed: u64,
+    pub listed: u64,
+    pub connections: u64,
 }
 
 /// The engine's word on whether the condition of an alarm is met.
@@ -353,6 +356,7 @@ impl AlarmChecker {
 
     /// The library was replaced. Returns the alarms that are others now.
     pub fn redeployed(&mut self, variables: &[Watched], at: At) -> Vec<Key> {
+        self.totals.redeployed += 1;
         let mut changed = Vec::new();
         for watched in variables {
             let name = watched.name.as_str();
@@ -542,6 +546,27 @@ impl AlarmChecker {
         }
         if *states != expected {
             self.fail(|| format!("SV-04: the alarms are {states:?}, not {expected:?}"));
+        }
+    }
+
+    /// Compares a list that a client has received with the alarms that there are. Each state is one
+    /// from this place of its alarm's history on.
+    pub fn listed(&mut self, states: &BTreeMap<Key, AlarmState>, from: &BTreeMap<Key, usize>) {
+        self.totals.listed += states.len() as u64;
+        let alarms = self.alarms().into_iter();
+        let alarms = alarms.map(|(variable, alarm, ..)| (format!("{LIBRARY}/{variable}"), alarm));
+        let expected: Vec<Key> = alarms.collect();
+        let is_right = |key: &Key| {
+            let (state, known) = (states.get(key), self.history.get(key));
+            let from = from.get(key).copied().unwrap_or(0);
+            let known = known.and_then(|known| known.get(from..));
+            state.is_some_and(|state| known.is_some_and(|known| known.contains(state)))
+        };
+        if states.len() != expected.len() || !expected.iter().all(is_right) {
+            let history = format!("{:?}", self.history);
+            self.fail(|| {
+                format!("SV-04: a client lists {states:?}, of {history} from {from:?} on")
+            });
         }
     }
 

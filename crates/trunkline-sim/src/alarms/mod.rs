@@ -8,11 +8,12 @@
 //!            |        |                    |
 //!            |     fields, journal    entries, states
 //!            |        v                    v
-//!            |     Followers ---------> AlarmChecker <-- Model of each alarm
+//!            |     Followers, Clients -> AlarmChecker <-- Model of each alarm
 //!            +--- every value, action, look at the timers ----^
 //! ```
 
 pub mod checker;
+mod clients;
 pub mod fault;
 mod followers;
 mod host;

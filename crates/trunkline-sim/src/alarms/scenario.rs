@@ -7,12 +7,11 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::AlarmWorld;
-use crate::run::{Outcome, Scenario};
+use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 
 /// The simulation of alarms.
 impl Scenario for Plan {
-    type World = AlarmWorld;
     type Fault = Fault;
     type Totals = Totals;
     const RUNS: &'static str = "seeds of alarms";
@@ -20,15 +19,9 @@ impl Scenario for Plan {
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug] = Bug::ALARMS;
 
-    fn world(self, trace: Trace) -> AlarmWorld {
-        AlarmWorld::new(self, trace)
-    }
-
-    fn run(world: &mut AlarmWorld) {
-        world.run();
-    }
-
-    fn outcome(mut world: AlarmWorld, panic: Option<String>) -> Outcome<Self> {
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = AlarmWorld::new(self, trace);
+        let panic = panic_of(|| world.run());
         Outcome {
             violation: world.checker.violation.take().or(panic),
             now: world.now,
@@ -62,6 +55,9 @@ impl Scenario for Plan {
                 "states that subscribers learned to have missed",
                 totals.missed,
             ),
+            ("libraries replaced", totals.redeployed),
+            ("connections of clients", totals.connections),
+            ("states in lists that clients compared", totals.listed),
         ]
     }
 

@@ -7,12 +7,11 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::World;
-use crate::run::{Outcome, Scenario};
+use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 
 /// The simulation of streams.
 impl Scenario for Plan {
-    type World = World;
     type Fault = Fault;
     type Totals = Totals;
     const RUNS: &'static str = "seeds of streams";
@@ -20,16 +19,10 @@ impl Scenario for Plan {
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug] = Bug::STREAMS;
 
-    fn world(self, trace: Trace) -> World {
-        World::new(self, trace)
-    }
-
-    fn run(world: &mut World) {
-        world.run();
-    }
-
-    fn outcome(mut world: World, panic: Option<String>) -> Outcome<Self> {
-        let mut outcome = Outcome {
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = World::new(self, trace);
+        let panic = panic_of(|| world.run());
+        let mut outcome = Outcome::<Self> {
             violation: panic,
             now: world.now,
             trace: std::mem::take(&mut world.trace),
