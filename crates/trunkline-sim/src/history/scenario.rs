@@ -7,12 +7,11 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::HistoryWorld;
-use crate::run::{Outcome, Scenario};
+use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 
 /// The simulation of history.
 impl Scenario for Plan {
-    type World = HistoryWorld;
     type Fault = Fault;
     type Totals = Totals;
     const RUNS: &'static str = "seeds of history";
@@ -20,15 +19,9 @@ impl Scenario for Plan {
     #[cfg(feature = "planted")]
     const BUGS: &'static [Bug] = Bug::HISTORY;
 
-    fn world(self, trace: Trace) -> HistoryWorld {
-        HistoryWorld::new(self, trace)
-    }
-
-    fn run(world: &mut HistoryWorld) {
-        world.run();
-    }
-
-    fn outcome(mut world: HistoryWorld, panic: Option<String>) -> Outcome<Self> {
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = HistoryWorld::new(self, trace);
+        let panic = panic_of(|| world.run());
         Outcome {
             violation: world.checker.violation.take().or(panic),
             now: world.now,
@@ -58,6 +51,11 @@ impl Scenario for Plan {
                 totals.survived,
             ),
             ("files damaged", totals.damaged),
+            ("late samples recorded", totals.late),
+            ("events of series compared", totals.events),
+            ("connections of the subscriber", totals.connections),
+            ("readings that it received and compared", totals.followed),
+            ("pages of history for its gaps", totals.filled),
         ]
     }
 
