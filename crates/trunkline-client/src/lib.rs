@@ -32,6 +32,7 @@
 //! - `writes`: writes, from the call to the outcome; `typed`: handles with a checked type.
 //! - `subscriptions`: `remote`, the engine's view of them, with losses; above it `subscription`,
 //!   the program's view, `delivery`, `restore` for reconnects and retries, `convergence`.
+//! - `recorded`: the events of a subscription, combined with recorded readings.
 //! - `patterns`: watched patterns, and subscriptions by pattern; `provider`: this client as the
 //!   source of variables.
 //! - `parts`: all of the above together; `explain`: why a variable does not reach the program.
@@ -52,6 +53,7 @@ pub mod options;
 mod parts;
 mod patterns;
 mod provider;
+mod recorded;
 pub mod request;
 pub mod state;
 mod subscriptions;
@@ -70,6 +72,7 @@ pub use options::{
 pub use patterns::follow::{FollowEvent, FollowId};
 pub use patterns::watch::{WatchEvent, WatchId};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
+pub use recorded::RecordedEvents;
 pub use request::{
     ALARMS_MAX, AUDIT_ENTRIES_MAX, AlarmName, AlarmQuery, LeaseTerms, Request, RequestId,
 };

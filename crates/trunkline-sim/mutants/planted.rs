@@ -160,6 +160,8 @@ bugs! {
     SealedReadAgain = "sealed-read-again",
     /// The last rows of a variable that is undeployed are dropped.
     LastRowsDropped = "last-rows-dropped",
+    /// A late sample of a variable that was undeployed before it was taken is dropped.
+    LateOfRetiredDropped = "late-of-retired-dropped",
     }
 }
 

@@ -80,6 +80,8 @@ struct Life {
 /// The totals for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
+    /// Connections made.
+    pub connections: u64,
     /// Updates of the engine.
     pub updates: u64,
     /// Updates known only from the answers to their writers, because the witness did not see them.

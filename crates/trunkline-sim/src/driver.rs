@@ -3,40 +3,16 @@
 
 use std::time::Duration;
 
-use trunkline_proto::{Disconnect, Endpoint};
-use trunkline_types::Tick;
+use trunkline_proto::Endpoint;
+use trunkline_types::{Moment, Tick};
 
-use crate::link::End;
+use crate::link::{Direction, ended, io, last_word, refusal, transmit};
 use crate::world::{Event, Pipes, World};
 
 /// Time until a dial without any answer fails.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes sent over a shared line before the next connection's turn.
 const PACKET: usize = 1460;
-/// Number of outputs polled per turn.
-const OUTPUTS: usize = 16;
-
-fn ended(end: End) -> Disconnect {
-    match end {
-        End::Fin => Disconnect::PeerClosed,
-        End::Reset => io(std::io::ErrorKind::ConnectionReset),
-    }
-}
-
-/// The end that the peer sees when an end closes because of `cause`: a dead peer is not waited for.
-fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
-    match (gone, cause) {
-        (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
-        _ => End::Fin,
-    }
-}
-
-fn io(kind: std::io::ErrorKind) -> Disconnect {
-    Disconnect::Io {
-        kind,
-        text: kind.to_string(),
-    }
-}
 
 impl World {
     /// Schedules a turn of a client's driver.
@@ -185,22 +161,11 @@ impl World {
         if core.poll_timeout().is_some_and(|due| due <= now) {
             core.handle_timeout(now, wall);
         }
-        let mut more = false;
-        for _ in 0..OUTPUTS {
-            let room = pipes.to_engine.room();
-            if room == 0 {
-                pipes.to_engine.was_full = true;
-                more = false;
-                break;
-            }
-            let mut out = Vec::new();
-            more = core.poll_output(now, wall, room, &mut out);
-            trace.note_bytes(&out);
-            pipes.to_engine.send(now, &out, &ways.to_engine, chance);
-            if !more {
-                break;
-            }
-        }
+        let send = |to: &mut Direction, bytes: &[u8]| {
+            trace.note_bytes(bytes);
+            to.send(now, bytes, &ways.to_engine, chance);
+        };
+        let more = transmit(core, &mut pipes.to_engine, Moment { now, wall }, send);
         let closes = core.wants_close().filter(|_| !more);
         let gone = pipes.to_client.ended(now, &ways.to_client);
         if let Some(cause) = closes.or(gone.map(ended)) {
@@ -280,7 +245,7 @@ impl World {
         };
         let failed = match (is_silent, refused) {
             (true, _) => Some(io(std::io::ErrorKind::TimedOut)),
-            (_, true) => Some(io(std::io::ErrorKind::ConnectionRefused)),
+            (_, true) => Some(refusal()),
             _ => None,
         };
         self.trace.note(u64::from(failed.is_some()));
@@ -391,26 +356,14 @@ impl World {
         }
         let mut more = false;
         if took_input || is_timed || std::mem::take(&mut slot.is_due) {
-            slot.is_due = false;
-            for _ in 0..OUTPUTS {
-                let room = pipes.to_client.room();
-                if room == 0 {
-                    pipes.to_client.was_full = true;
-                    more = false;
-                    break;
+            let send = |to: &mut Direction, bytes: &[u8]| {
+                trace.note_bytes(bytes);
+                match plan.uplink {
+                    0 => to.send(now, bytes, &ways.to_client, chance),
+                    _ => to.hold(bytes),
                 }
-                let mut out = Vec::new();
-                more = session.poll_output(now, wall, room, &mut out);
-                trace.note_bytes(&out);
-                if plan.uplink == 0 {
-                    pipes.to_client.send(now, &out, &ways.to_client, chance);
-                } else {
-                    pipes.to_client.hold(&out);
-                }
-                if !more {
-                    break;
-                }
-            }
+            };
+            more = transmit(session, &mut pipes.to_client, Moment { now, wall }, send);
             slot.is_due = more;
         }
         let closes = session.wants_close().filter(|_| !more);

@@ -2,14 +2,18 @@
 //! slow.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use trunkline_types::Tick;
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Moment, Tick};
 
 use crate::rng::Rng;
 
 /// Bytes that a connection holds in each direction, sent but not read.
 pub const CAPACITY: usize = 64 << 10;
+/// Number of outputs polled per turn.
+const OUTPUTS: usize = 16;
 
 /// The way in which a direction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,4 +203,56 @@ impl Direction {
         let is_drained = self.pieces.is_empty() || end == End::Reset;
         (is_drained && at <= now && now >= way.silent_until).then_some(end)
     }
+}
+
+/// The cause of an end, as its receiver sees it.
+pub(crate) fn ended(end: End) -> Disconnect {
+    match end {
+        End::Fin => Disconnect::PeerClosed,
+        End::Reset => io(ErrorKind::ConnectionReset),
+    }
+}
+
+/// The end that the peer sees when an end closes because of `cause`: a dead peer is not waited for.
+pub(crate) fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
+    match (gone, cause) {
+        (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
+        _ => End::Fin,
+    }
+}
+
+/// The cause of a dial's failure at a machine without an engine.
+pub(crate) fn refusal() -> Disconnect {
+    io(ErrorKind::ConnectionRefused)
+}
+
+pub(crate) fn io(kind: ErrorKind) -> Disconnect {
+    Disconnect::Io {
+        kind,
+        text: kind.to_string(),
+    }
+}
+
+/// Polls the output of an end, and passes it to `send`. Returns true if the end has more, and room
+/// for it.
+pub(crate) fn transmit(
+    end: &mut dyn Endpoint,
+    to: &mut Direction,
+    Moment { now, wall }: Moment,
+    mut send: impl FnMut(&mut Direction, &[u8]),
+) -> bool {
+    for _ in 0..OUTPUTS {
+        let room = to.room();
+        if room == 0 {
+            to.was_full = true;
+            return false;
+        }
+        let mut out = Vec::new();
+        let more = end.poll_output(now, wall, room, &mut out);
+        send(to, &out);
+        if !more {
+            return false;
+        }
+    }
+    true
 }

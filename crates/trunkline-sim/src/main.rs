@@ -3,14 +3,16 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "what it finds is its output")]
 
+use std::num::NonZero;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use trunkline_sim::plan::{Plan, Repairs};
-use trunkline_sim::report::Sum;
-use trunkline_sim::run::{Outcome, run};
+use trunkline_sim::report::{self, Tally};
+use trunkline_sim::run::{Outcome, Scenario, run};
+use trunkline_sim::workers::{Share, Workers};
 use trunkline_sim::{alarms, history, streams};
 
 /// Runs the production engine and clients in simulated time, seed by seed, and checks them.
@@ -42,6 +44,12 @@ struct Arguments {
     /// Simulates the recorder of history, with its files, and queries.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams", "alarms"])]
     history: bool,
+    /// Number of processes that share the seeds; by default one for each core.
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
+    /// Runs only the seeds of one process of several, and writes the figures of each.
+    #[arg(long, hide = true)]
+    share: Option<Share>,
     /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
     #[arg(long)]
     report: bool,
@@ -103,28 +111,37 @@ const PLANTED_SEEDS: u64 = 1000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let range = match (arguments.seed, &arguments.seeds) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(seeds)) => seeds.clone(),
-        (None, None) => 0..u64::MAX,
-    };
-    let default = (arguments.seed.is_none() && arguments.seeds.is_none()).then_some(1.0);
-    let hours = arguments
-        .hours
-        .or(default.filter(|_| arguments.chaos.is_none()));
     #[cfg(feature = "planted")]
     if !plant(arguments.planted.as_deref()) {
         return ExitCode::from(2);
     }
+    if arguments.streams {
+        simulate(&arguments, streams::plan::Plan::drawn)
+    } else if arguments.alarms {
+        simulate(&arguments, alarms::plan::Plan::drawn)
+    } else if arguments.history {
+        simulate(&arguments, history::plan::Plan::drawn)
+    } else {
+        simulate(&arguments, |seed| arguments.plan_of_variables(seed))
+    }
+}
+
+/// Runs the seeds of one kind of simulation, or prints the table of its planted bugs.
+fn simulate<P: Scenario>(arguments: &Arguments, draw: impl Fn(u64) -> P) -> ExitCode {
     #[cfg(feature = "planted")]
     if arguments.report && arguments.planted.is_none() {
-        let table = match (arguments.streams, arguments.alarms, arguments.history) {
-            (true, ..) => streams::report::planted(PLANTED_SEEDS),
-            (_, true, _) => alarms::report::planted(PLANTED_SEEDS),
-            (.., true) => history::report::planted(PLANTED_SEEDS),
-            _ => trunkline_sim::report::planted(PLANTED_SEEDS),
-        };
-        println!("{table}");
+        println!("{}", report::planted(PLANTED_SEEDS, draw));
+        return ExitCode::SUCCESS;
+    }
+    let run = |seed| {
+        // The heal of the previous run may have removed the planted bug.
+        #[cfg(feature = "planted")]
+        plant(arguments.planted.as_deref());
+        run(draw(seed), arguments.trace)
+    };
+    let seeds = arguments.seeds();
+    if let Some(share) = arguments.share {
+        share.work(seeds, |seed| report::figures(&run(seed)));
         return ExitCode::SUCCESS;
     }
     #[expect(
@@ -132,141 +149,113 @@ fn main() -> ExitCode {
         reason = "how long the runs themselves took"
     )]
     let started = Instant::now();
-    let seconds = || started.elapsed().as_secs_f64();
-    if arguments.streams {
-        let mut sum = streams::report::Sum::default();
-        let is_clean = arguments.run_seeds(range, hours, |seed| {
-            let outcome = streams::run::run(streams::plan::Plan::drawn(seed), arguments.trace);
-            sum.add(&outcome);
-            Ran {
-                hours: sum.tally().hours(),
-                summary: format!(
-                    "trace {:016x}, {} events, {} connections, {:?}",
-                    outcome.hash, outcome.events, outcome.connections, outcome.totals
-                ),
-                violation: outcome.violation,
-                last_lines: outcome.last_lines,
-            }
-        });
-        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
+    let mut tally = Tally::<P>::default();
+    if let Err(error) = arguments.add_up(seeds, run, &mut tally) {
+        println!("{error}");
+        return ExitCode::from(1);
     }
-    if arguments.alarms {
-        let mut sum = alarms::report::Sum::default();
-        let is_clean = arguments.run_seeds(range, hours, |seed| {
-            let outcome = alarms::run::run(alarms::plan::Plan::drawn(seed), arguments.trace);
-            sum.add(&outcome);
-            Ran {
-                hours: sum.tally().hours(),
-                summary: format!(
-                    "trace {:016x}, {} events, {:?}",
-                    outcome.hash, outcome.events, outcome.totals
-                ),
-                violation: outcome.violation,
-                last_lines: outcome.last_lines,
-            }
-        });
-        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
+    if arguments.report {
+        println!("{}", tally.tables(arguments.chaos.map(|_| CYCLES)));
     }
-    if arguments.history {
-        let mut sum = history::report::Sum::default();
-        let is_clean = arguments.run_seeds(range, hours, |seed| {
-            let outcome = history::run::run(history::plan::Plan::drawn(seed), arguments.trace);
-            sum.add(&outcome);
-            Ran {
-                hours: sum.tally().hours(),
-                summary: format!(
-                    "trace {:016x}, {} events, {:?}",
-                    outcome.hash, outcome.events, outcome.totals
-                ),
-                violation: outcome.violation,
-                last_lines: outcome.last_lines,
-            }
-        });
-        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
-    }
-    let mut sum = Sum::default();
-    for seed in range {
-        if hours.is_some_and(|hours| sum.tally().hours() >= hours) {
-            break;
+    println!("{}", tally.line(started.elapsed().as_secs_f64()));
+    ExitCode::from(u8::from(tally.violations() > 0))
+}
+
+impl Arguments {
+    /// The seeds to run, of which `hours` may leave out the last.
+    fn seeds(&self) -> Range<u64> {
+        let mut seeds = match (self.seed, &self.seeds) {
+            (Some(seed), _) => return seed..seed + 1,
+            (None, Some(seeds)) => seeds.clone(),
+            (None, None) => 0..u64::MAX,
+        };
+        if let Some(cycles) = self.chaos {
+            let most = seeds.start.saturating_add(cycles.div_ceil(CYCLES));
+            seeds.end = seeds.end.min(most);
         }
-        if arguments
-            .chaos
-            .is_some_and(|wanted| sum.cycles() >= wanted && arguments.seed.is_none())
-        {
-            break;
+        seeds
+    }
+
+    /// The simulated hours after which no more seeds are run.
+    fn hours_max(&self) -> f64 {
+        let is_bounded = self.seed.is_some() || self.seeds.is_some() || self.chaos.is_some();
+        let default = if is_bounded { f64::INFINITY } else { 1.0 };
+        self.hours.unwrap_or(default)
+    }
+
+    /// The number of processes that run these seeds.
+    fn jobs(&self, seeds: &Range<u64>) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let jobs = self.jobs.map_or(cores, NonZero::get);
+        let seeds = seeds.end.saturating_sub(seeds.start);
+        match self.trace {
+            true => 1,
+            false => usize::try_from(seeds).map_or(jobs, |seeds| jobs.min(seeds)),
         }
-        // The heal of the previous run may have removed the planted bug.
-        #[cfg(feature = "planted")]
-        plant(arguments.planted.as_deref());
-        let mut plan = match arguments.chaos {
+    }
+
+    /// Runs seeds, adds up their figures, and prints each run with a violation.
+    fn add_up<P: Scenario>(
+        &self,
+        seeds: Range<u64>,
+        run: impl Fn(u64) -> Outcome<P>,
+        tally: &mut Tally<P>,
+    ) -> Result<(), String> {
+        let jobs = self.jobs(&seeds);
+        let workers = (jobs > 1).then(|| Workers::start(jobs)).transpose();
+        let mut workers = workers.map_err(|error| format!("no process can be started: {error}"))?;
+        for seed in seeds {
+            if tally.hours() >= self.hours_max() || tally.violations() >= VIOLATIONS {
+                break;
+            }
+            let Some(workers) = &mut workers else {
+                let outcome = run(seed);
+                tally.add(&report::figures(&outcome));
+                if outcome.violation.is_some() || self.seed.is_some() {
+                    self.show(seed, &outcome);
+                }
+                continue;
+            };
+            let before = tally.violations();
+            let failed = |error| format!("seed {seed}: {error}\nreplay: {}", self.replay(seed));
+            let figures = workers.next_figures().map_err(failed)?;
+            if !tally.add(&figures) {
+                return Err(failed("its process is of another version".to_owned()));
+            }
+            if tally.violations() > before {
+                let outcome = run(seed);
+                if outcome.violation.is_none() {
+                    println!("seed {seed}: a violation in another process only: two runs differ");
+                }
+                self.show(seed, &outcome);
+            }
+        }
+        Ok(())
+    }
+
+    fn show<P: Scenario>(&self, seed: u64, outcome: &Outcome<P>) {
+        if let Some(violation) = &outcome.violation {
+            let lines = outcome.trace.last_lines();
+            lines.iter().for_each(|line| println!("{line}"));
+            println!("seed {seed}: {violation}");
+            println!("replay: {}", self.replay(seed));
+        }
+        let (hash, events) = (outcome.trace.hash(), outcome.trace.events);
+        let totals = &outcome.totals;
+        println!("seed {seed}: trace {hash:016x}, {events} events, {totals:?}");
+    }
+
+    fn plan_of_variables(&self, seed: u64) -> Plan {
+        let mut plan = match self.chaos {
             Some(_) => Plan::chaos(seed, CYCLES),
             None => Plan::drawn(seed),
         };
-        plan.repairs = match arguments.tolerate {
+        plan.repairs = match self.tolerate {
             None => Repairs::Never,
             Some(Tolerate::Records) => Repairs::Records,
             Some(Tolerate::Marks) => Repairs::Marks,
         };
-        let cycles = plan.cycles;
-        let outcome = run(plan, arguments.trace);
-        sum.add(&outcome, cycles);
-        if outcome.violation.is_some() || arguments.seed.is_some() {
-            show(&outcome, &arguments);
-        }
-        if sum.tally().violations() >= VIOLATIONS {
-            break;
-        }
-    }
-    if arguments.report {
-        println!("{}", sum.tables());
-    }
-    println!("{}", sum.line(started.elapsed().as_secs_f64()));
-    ExitCode::from(u8::from(sum.tally().violations() > 0))
-}
-
-/// What is printed of a run.
-struct Ran {
-    /// Simulated hours of all runs so far.
-    hours: f64,
-    summary: String,
-    violation: Option<String>,
-    last_lines: Vec<String>,
-}
-
-impl Arguments {
-    /// Runs seeds, and prints those with a violation. Returns true if there was none.
-    fn run_seeds(
-        &self,
-        range: Range<u64>,
-        hours: Option<f64>,
-        mut run: impl FnMut(u64) -> Ran,
-    ) -> bool {
-        let (mut simulated, mut violations) = (0.0, 0);
-        for seed in range {
-            if hours.is_some_and(|hours| simulated >= hours) || violations >= VIOLATIONS {
-                break;
-            }
-            let ran = run(seed);
-            simulated = ran.hours;
-            if let Some(violation) = &ran.violation {
-                violations += 1;
-                ran.last_lines.iter().for_each(|line| println!("{line}"));
-                println!("seed {seed}: {violation}");
-                println!("replay: {}", self.replay(seed));
-            }
-            if ran.violation.is_some() || self.seed.is_some() {
-                println!("seed {seed}: {}", ran.summary);
-            }
-        }
-        violations == 0
-    }
-
-    fn finish(&self, is_clean: bool, tables: &str, line: &str) -> ExitCode {
-        if self.report {
-            println!("{tables}");
-        }
-        println!("{line}");
-        ExitCode::from(u8::from(!is_clean))
+        plan
     }
 
     /// Returns the command that replays this seed, identical in every byte.
@@ -303,21 +292,6 @@ impl Arguments {
         }
         format!("{command}{options} --trace")
     }
-}
-
-fn show(outcome: &Outcome, arguments: &Arguments) {
-    let seed = outcome.seed;
-    if let Some(violation) = &outcome.violation {
-        for line in &outcome.last_lines {
-            println!("{line}");
-        }
-        println!("seed {seed}: {violation}");
-        println!("replay: {}", arguments.replay(seed));
-    }
-    println!(
-        "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",
-        outcome.hash, outcome.events, outcome.connections, outcome.totals
-    );
 }
 
 #[cfg(test)]

@@ -1,162 +1,115 @@
 //! The totals of many runs, as the Markdown tables of `docs/reference/simulation.md`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::marker::PhantomData;
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::{Bug, plant};
 
-use crate::fault::{FAULTS, Fault};
-use crate::run::Outcome;
+#[cfg(feature = "planted")]
+use crate::run::run;
+use crate::run::{Outcome, Scenario};
 
-/// The totals of many runs of either kind of simulation.
-#[derive(Clone, Debug)]
-pub struct Tally<F> {
-    runs: u64,
-    violations: u64,
-    nanos: u128,
-    faults: BTreeMap<F, u64>,
-    counts: BTreeMap<&'static str, u64>,
+/// Figures of a run that precede its counts and faults: 1 if it has a violation, its length in ns,
+/// and its number of events.
+const OWN: usize = 3;
+
+/// The figures of one run. The counts are in the order of [`Scenario::counts`], the faults in that of
+/// [`Scenario::FAULTS`].
+pub fn figures<P: Scenario>(outcome: &Outcome<P>) -> Vec<u64> {
+    let is_violated = u64::from(outcome.violation.is_some());
+    let mut figures = vec![is_violated, outcome.nanos(), outcome.trace.events];
+    let counts = P::counts(&outcome.totals).into_iter();
+    figures.extend(counts.map(|(_, count)| count));
+    let faults = P::FAULTS.iter();
+    figures.extend(faults.map(|fault| outcome.faults.get(fault).copied().unwrap_or(0)));
+    figures
 }
 
-impl<F> Default for Tally<F> {
+/// The totals of many runs of one kind.
+#[derive(Debug)]
+pub struct Tally<P> {
+    runs: u64,
+    /// The sum of each figure.
+    sums: Vec<u64>,
+    kind: PhantomData<P>,
+}
+
+impl<P: Scenario> Default for Tally<P> {
     fn default() -> Self {
+        let counts = P::counts(&P::Totals::default()).len();
         Self {
             runs: 0,
-            violations: 0,
-            nanos: 0,
-            faults: BTreeMap::new(),
-            counts: BTreeMap::new(),
+            sums: vec![0; OWN + counts + P::FAULTS.len()],
+            kind: PhantomData,
         }
     }
 }
 
-impl<F: Copy + Ord> Tally<F> {
-    /// Adds a run: with or without a violation, and its length in ns.
-    pub(crate) fn add(
-        &mut self,
-        is_violated: bool,
-        nanos: u64,
-        faults: &BTreeMap<F, u64>,
-        counts: &[(&'static str, u64)],
-    ) {
+impl<P: Scenario> Tally<P> {
+    /// Adds the [`figures`] of a run. Returns false if they are not those of this kind.
+    pub fn add(&mut self, figures: &[u64]) -> bool {
+        if figures.len() != self.sums.len() {
+            return false;
+        }
         self.runs += 1;
-        self.violations += u64::from(is_violated);
-        self.nanos += u128::from(nanos);
-        for (fault, count) in faults {
-            *self.faults.entry(*fault).or_default() += count;
+        for (sum, figure) in self.sums.iter_mut().zip(figures) {
+            *sum += figure;
         }
-        for (what, count) in counts {
-            *self.counts.entry(what).or_default() += count;
-        }
+        true
+    }
+
+    fn sum(&self, at: usize) -> u64 {
+        self.sums.get(at).copied().unwrap_or(0)
     }
 
     /// Returns the simulated hours.
     pub fn hours(&self) -> f64 {
-        self.nanos as f64 / 3.6e12
+        self.sum(1) as f64 / 3.6e12
     }
 
     /// Returns the number of runs with a violation.
     pub fn violations(&self) -> u64 {
-        self.violations
+        self.sum(0)
     }
 
-    /// Returns a summary line for runs of `what` that took `seconds`.
-    pub(crate) fn line(&self, what: &str, seconds: f64) -> String {
+    /// Returns a summary line for runs that took `seconds`.
+    pub fn line(&self, seconds: f64) -> String {
         format!(
-            "{} {what}, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
+            "{} {}, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
             self.runs,
+            P::RUNS,
             self.hours(),
             self.hours() * 3600.0 / seconds,
-            self.violations
+            self.violations()
         )
     }
 
-    /// Returns the tables: the counts, preceded by `more`, and all kinds of faults.
-    pub(crate) fn tables(
-        &self,
-        more: Option<(&str, u64)>,
-        faults: &[F],
-        sentence: impl Fn(F) -> &'static str,
-    ) -> String {
+    /// Returns the tables of all counts and of all kinds of faults. `cycles` is the number of cycles
+    /// of each run of the chaos run.
+    pub fn tables(&self, cycles: Option<u64>) -> String {
         let mut out = String::from("| Figure | Count |\n|---|---:|\n");
         let mut row = |what: &str, count: String| {
             let _infallible = writeln!(out, "| {what} | {count} |");
         };
         row("seeds", grouped(self.runs));
         row("simulated hours", format!("{:.1}", self.hours()));
-        let counts = self.counts.iter().map(|(what, count)| (*what, *count));
-        for (what, count) in more.into_iter().chain(counts) {
-            row(what, grouped(count));
+        if let Some(cycles) = cycles {
+            let what = "cycles of fault, heal and comparison";
+            row(what, grouped(self.runs * cycles));
         }
-        row("violations", grouped(self.violations));
+        row("events of the simulation", grouped(self.sum(2)));
+        let mut sums = self.sums.iter().skip(OWN);
+        let counts = P::counts(&P::Totals::default());
+        for ((what, _), sum) in counts.into_iter().zip(&mut sums) {
+            row(what, grouped(*sum));
+        }
+        row("violations", grouped(self.violations()));
         out.push_str("\n| Fault | Times |\n|---|---:|\n");
-        for fault in faults {
-            let count = self.faults.get(fault).copied().unwrap_or(0);
-            let _infallible = writeln!(out, "| {} | {} |", sentence(*fault), grouped(count));
+        for (fault, sum) in P::FAULTS.iter().zip(sums) {
+            let _infallible = writeln!(out, "| {} | {} |", P::sentence(*fault), grouped(*sum));
         }
         out
-    }
-}
-
-/// The totals of many runs.
-#[derive(Clone, Debug, Default)]
-pub struct Sum {
-    tally: Tally<Fault>,
-    cycles: u64,
-}
-
-impl Sum {
-    /// Adds a run with this many cycles of the chaos run.
-    pub fn add(&mut self, outcome: &Outcome, cycles: u64) {
-        self.cycles += cycles;
-        let totals = &outcome.totals;
-        let counts = [
-            ("events of the simulation", outcome.events),
-            ("connections", outcome.connections),
-            ("updates", totals.updates),
-            ("updates known from answers only", totals.hidden),
-            ("readings checked", totals.readings),
-            ("updates reported as missed", totals.lost),
-            ("of those, while disconnected", totals.lost_while_away),
-            ("writes", totals.writes),
-            ("writes that ended as unknown", totals.unknown),
-            ("compare-and-set writes applied", totals.conditional),
-            ("groups applied", totals.groups),
-            ("snapshots of one instant", totals.snapshots),
-            ("views compared with the engine's", totals.compared),
-            ("ledgers balanced", totals.ledgers),
-            ("digests that differed", totals.diverged),
-            ("items repaired", totals.repaired),
-            ("marks set again", totals.marked),
-            ("libraries deployed and removed", totals.deployed),
-            ("connections of a hostile peer", totals.hostile),
-        ];
-        let is_violated = outcome.violation.is_some();
-        self.tally
-            .add(is_violated, outcome.nanos, &outcome.faults, &counts);
-    }
-
-    /// Returns the totals common to both kinds of simulation.
-    pub fn tally(&self) -> &Tally<Fault> {
-        &self.tally
-    }
-
-    /// Returns the number of cycles of the chaos run.
-    pub fn cycles(&self) -> u64 {
-        self.cycles
-    }
-
-    /// Returns a summary line for a run that took `seconds`.
-    pub fn line(&self, seconds: f64) -> String {
-        self.tally.line("seeds", seconds)
-    }
-
-    /// Returns the tables.
-    pub fn tables(&self) -> String {
-        let cycles = ("cycles of fault, heal and comparison", self.cycles);
-        let cycles = Some(cycles).filter(|(_, cycles)| *cycles > 0);
-        self.tally.tables(cycles, FAULTS, Fault::sentence)
     }
 }
 
@@ -173,23 +126,13 @@ fn grouped(count: u64) -> String {
     out
 }
 
-/// Returns a table of all planted bugs, with the number of seeds needed to find each.
+/// Returns a table of all planted bugs of a kind, with the number of seeds needed to find each.
 #[cfg(feature = "planted")]
-pub fn planted(seeds: u64) -> String {
-    let violation = |seed| crate::run::run(crate::plan::Plan::drawn(seed), false).violation;
-    found(Bug::ALL, |bug| {
-        let (needed, violation) = find(bug, seeds, violation)?;
-        Some((needed, kind(&violation)))
-    })
-}
-
-/// Returns a table of bugs, with the number of seeds that `find` needed and the violation it found.
-#[cfg(feature = "planted")]
-pub(crate) fn found(bugs: &[Bug], find: impl Fn(Bug) -> Option<(u64, String)>) -> String {
+pub fn planted<P: Scenario>(seeds: u64, draw: impl Fn(u64) -> P) -> String {
     let mut out = String::from("| Bug | What is wrong | Seeds | Found as |\n|---|---|---:|---|\n");
-    for bug in bugs {
-        let (needed, found) = match find(*bug) {
-            Some((needed, found)) => (needed.to_string(), found),
+    for bug in P::BUGS {
+        let (needed, found) = match find(*bug, seeds, &draw) {
+            Some((needed, violation)) => (needed.to_string(), kind(&violation)),
             None => ("-".to_owned(), "not found".to_owned()),
         };
         let (name, sentence) = (bug.name(), bug.sentence());
@@ -200,12 +143,12 @@ pub(crate) fn found(bugs: &[Bug], find: impl Fn(Bug) -> Option<(u64, String)>) -
 
 /// Returns the number of seeds needed to find a planted bug, and the violation.
 #[cfg(feature = "planted")]
-pub(crate) fn find(
-    bug: Bug,
-    seeds: u64,
-    violation: impl Fn(u64) -> Option<String>,
-) -> Option<(u64, String)> {
-    plant(Some(bug));
+pub fn find<P: Scenario>(bug: Bug, seeds: u64, draw: impl Fn(u64) -> P) -> Option<(u64, String)> {
+    let violation = |seed| {
+        // The heal of the previous run may have removed the bug.
+        plant(Some(bug));
+        run(draw(seed), false).violation
+    };
     let found = (0..seeds).find_map(|seed| Some((seed + 1, violation(seed)?)));
     plant(None);
     found
@@ -215,7 +158,7 @@ pub(crate) fn find(
 #[cfg(feature = "planted")]
 fn kind(violation: &str) -> String {
     match violation.split_once(':') {
-        Some((id, _)) if id.starts_with("B-") => id.to_owned(),
+        Some((id, _)) if !id.contains(' ') => id.to_owned(),
         _ => violation.split(' ').take(3).collect::<Vec<_>>().join(" "),
     }
 }

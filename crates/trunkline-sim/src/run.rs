@@ -1,60 +1,73 @@
-//! Runs one seed and returns its outcome.
+//! Runs one seed of any kind of simulation and returns its outcome.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use trunkline_types::Tick;
+#[cfg(feature = "planted")]
+use trunkline_types::planted::Bug;
 
-use crate::checker::Totals;
-use crate::fault::Fault;
-use crate::plan::Plan;
-use crate::world::World;
+use crate::trace::Trace;
 
-/// The outcome of one run.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The seed.
-    pub seed: u64,
-    /// The violation, if there was one.
-    pub violation: Option<String>,
-    /// Hash of the trace; equal for equal runs.
-    pub hash: u64,
-    /// Simulated time, in ns.
-    pub nanos: u64,
-    /// Number of simulated events.
-    pub events: u64,
-    /// Number of connections made.
-    pub connections: u64,
-    /// Number of faults, by kind.
-    pub faults: BTreeMap<Fault, u64>,
+/// The time at which every run begins.
+pub const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+
+/// The plan of a run, with everything in which its kind of simulation differs from the others.
+pub trait Scenario: fmt::Debug + Sized {
+    type Fault: Copy + Ord + fmt::Debug + 'static;
     /// Counts of what was checked.
-    pub totals: Totals,
-    /// The last lines of the trace.
-    pub last_lines: Vec<String>,
+    type Totals: Copy + Default + fmt::Debug;
+    /// The noun for runs of this kind in a summary.
+    const RUNS: &'static str;
+    const FAULTS: &'static [Self::Fault];
+    /// The bugs that runs of this kind must find.
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [Bug];
+
+    /// Runs the plan to its end, or to the first violation.
+    fn run(self, trace: Trace) -> Outcome<Self>;
+
+    /// The counts with their names, in the order of the report.
+    fn counts(totals: &Self::Totals) -> Vec<(&'static str, u64)>;
+
+    /// Describes a fault in a sentence.
+    fn sentence(fault: Self::Fault) -> &'static str;
 }
 
-/// Runs a plan. A panic in the product counts as a violation.
-pub fn run(plan: Plan, prints: bool) -> Outcome {
-    let seed = plan.seed;
-    let mut world = World::new(plan);
-    world.trace.prints = prints;
-    let drawn = format!("{:?}", world.plan);
-    world.trace.detail(world.now, || drawn);
-    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
-    if let Err(panic) = ran {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        world.checker.violation = Some(format!("a panic: {}", text.unwrap_or_default()));
+/// The outcome of one run.
+#[derive(Debug)]
+pub struct Outcome<P: Scenario> {
+    /// The violation, if there was one.
+    pub violation: Option<String>,
+    /// The time at the end.
+    pub now: Tick,
+    /// Equal runs have traces with equal hashes.
+    pub trace: Trace,
+    /// Number of faults, by kind.
+    pub faults: BTreeMap<P::Fault, u64>,
+    pub totals: P::Totals,
+}
+
+impl<P: Scenario> Outcome<P> {
+    /// Simulated time, in ns.
+    pub fn nanos(&self) -> u64 {
+        self.now.as_nanos() - BEGIN.as_nanos()
     }
-    Outcome {
-        seed,
-        violation: world.checker.violation.take(),
-        hash: world.trace.hash(),
-        nanos: world.now.as_nanos() - Tick::from_nanos(1_000_000_000).as_nanos(),
-        events: world.trace.events,
-        connections: world.connections,
-        faults: world.faults.clone(),
-        totals: world.checker.totals,
-        last_lines: world.trace.last_lines(),
-    }
+}
+
+/// Runs a plan, and prints its events if `prints` is set.
+pub fn run<P: Scenario>(plan: P, prints: bool) -> Outcome<P> {
+    let mut trace = Trace::default();
+    trace.prints = prints;
+    trace.detail(BEGIN, || format!("{plan:#?}"));
+    plan.run(trace)
+}
+
+/// Calls `run`, and returns the violation if it panics: a panic in the product is one.
+pub(crate) fn panic_of(run: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Some(format!("a panic: {}", text.unwrap_or_default()))
 }

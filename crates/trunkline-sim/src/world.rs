@@ -15,6 +15,7 @@ use crate::link::{Direction, Way};
 use crate::plan::Plan;
 use crate::program::{Program, ProgramHost, value_of};
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
 /// 2026-01-01T00:00:00Z, the start of simulated time.
@@ -126,7 +127,7 @@ pub struct World {
 
 impl World {
     /// Creates the world of a plan, at its beginning.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut chance = Rng::new(plan.seed);
         let programs = plan
             .programs
@@ -139,8 +140,8 @@ impl World {
             to_client: plan.way,
         };
         let mut world = Self {
-            now: Tick::from_nanos(1_000_000_000),
-            trace: Trace::default(),
+            now: BEGIN,
+            trace,
             checker: Checker::default(),
             faults: BTreeMap::new(),
             connections: 0,

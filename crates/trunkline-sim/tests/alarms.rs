@@ -12,7 +12,7 @@ use trunkline_engine::{
     Variable, Wake, Wakes, Write,
 };
 use trunkline_sim::alarms::plan::Plan;
-use trunkline_sim::alarms::run::{Outcome, run};
+use trunkline_sim::run::{self, run};
 use trunkline_types::alarm::{
     AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, KeptAlarm, LimitLevel,
     Operand,
@@ -22,6 +22,8 @@ use trunkline_types::{
     Contract, DataType, LibraryDefinition, Moment, Properties, Tick, Timestamp, Value,
     VariableDefinition,
 };
+
+type Outcome = run::Outcome<Plan>;
 
 /// Each seed draws its own faults. The invariants are listed in `docs/reference/simulation.md`.
 ///
@@ -50,8 +52,8 @@ fn a_seed_of_alarms_replays_bit_for_bit() {
     for seed in [3, 11] {
         let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
         assert_eq!(
-            (first.hash, first.events, first.totals),
-            (again.hash, again.events, again.totals),
+            (first.trace.hash(), first.trace.events, first.totals),
+            (again.trace.hash(), again.trace.events, again.totals),
             "seed {seed}"
         );
     }

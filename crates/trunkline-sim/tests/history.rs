@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_sim::history::plan::Plan;
-use trunkline_sim::history::run::{Outcome, run};
+use trunkline_sim::run::{self, run};
+
+type Outcome = run::Outcome<Plan>;
 
 /// Each seed draws its own faults. The invariants are listed in `docs/reference/simulation.md`.
 ///
@@ -28,8 +30,8 @@ fn rows_are_read_back_as_they_were_accepted_under_faults() {
     for seed in [1, 5] {
         let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
         assert_eq!(
-            (first.hash, first.events),
-            (again.hash, again.events),
+            (first.trace.hash(), first.trace.events),
+            (again.trace.hash(), again.trace.events),
             "seed {seed}"
         );
         assert_eq!(first.totals, again.totals, "seed {seed}");

@@ -6,6 +6,7 @@
 
 use trunkline_sim::checker::Totals;
 use trunkline_sim::plan::{Plan, Repairs};
+use trunkline_sim::report::find;
 use trunkline_sim::run::run;
 use trunkline_sim::{alarms, streams};
 use trunkline_types::planted::{Bug, plant};
@@ -15,20 +16,14 @@ const SEEDS: u64 = 1000;
 /// Seeds in which a fault that the product repairs has to be repaired.
 const MENDED: u64 = 100;
 
-fn seeds_until_found() -> Option<u64> {
-    (0..SEEDS).find(|seed| run(Plan::drawn(*seed), false).violation.is_some())
-}
-
 #[test]
 fn every_planted_bug_is_found() {
     let mut missed = Vec::new();
     for bug in Bug::ALL {
-        plant(Some(*bug));
-        if seeds_until_found().is_none() {
+        if find(*bug, SEEDS, Plan::drawn).is_none() {
             missed.push(bug.name());
         }
     }
-    plant(None);
     assert!(
         missed.is_empty(),
         "not found within {SEEDS} seeds: {missed:?}"
@@ -39,7 +34,7 @@ fn every_planted_bug_is_found() {
 #[test]
 fn every_planted_bug_in_streams_is_found() {
     for bug in Bug::STREAMS {
-        let Some((seeds, violation)) = streams::report::find(*bug, SEEDS) else {
+        let Some((seeds, violation)) = find(*bug, SEEDS, streams::plan::Plan::drawn) else {
             panic!("{} is not found within {SEEDS} seeds", bug.name());
         };
         let is_named = violation
@@ -58,7 +53,7 @@ fn every_planted_bug_in_streams_is_found() {
 #[test]
 fn every_planted_bug_in_alarms_is_found() {
     for bug in Bug::ALARMS {
-        let found = alarms::report::find(*bug, SEEDS);
+        let found = find(*bug, SEEDS, alarms::plan::Plan::drawn);
         assert!(found.is_some(), "{} is not found", bug.name());
     }
 }
@@ -67,7 +62,7 @@ fn every_planted_bug_in_alarms_is_found() {
 fn no_bug_is_found_in_streams_without_planted_bugs() {
     plant(None);
     for seed in 0..200 {
-        let outcome = streams::run::run(streams::plan::Plan::drawn(seed), false);
+        let outcome = run(streams::plan::Plan::drawn(seed), false);
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }

@@ -5,7 +5,8 @@
 
 #![cfg(feature = "planted")]
 
-use trunkline_sim::history;
+use trunkline_sim::history::plan::Plan;
+use trunkline_sim::report::find;
 use trunkline_types::planted::Bug;
 
 /// Seeds within which every bug has to be found.
@@ -14,7 +15,7 @@ const SEEDS: u64 = 300;
 #[test]
 fn every_planted_bug_in_history_is_found() {
     for bug in Bug::HISTORY {
-        let found = history::report::find(*bug, SEEDS);
+        let found = find(*bug, SEEDS, Plan::drawn);
         assert!(found.is_some(), "{} is not found", bug.name());
     }
 }

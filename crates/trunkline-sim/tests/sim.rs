@@ -5,8 +5,11 @@
 use std::time::Duration;
 
 use trunkline_sim::plan::Plan;
-use trunkline_sim::run::{Outcome, run};
+use trunkline_sim::run::{self, run};
+use trunkline_sim::trace::Trace;
 use trunkline_sim::world::World;
+
+type Outcome = run::Outcome<Plan>;
 
 fn passed(plan: Plan) -> Outcome {
     let seed = plan.seed;
@@ -28,15 +31,15 @@ fn one_client_sees_what_is_written() {
 fn a_seed_replays_bit_for_bit() {
     for seed in [4, 7] {
         let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
-        assert!(first.events > 1000);
+        assert!(first.trace.events > 1000);
         assert_eq!(
-            (first.hash, first.events),
-            (again.hash, again.events),
+            (first.trace.hash(), first.trace.events),
+            (again.trace.hash(), again.trace.events),
             "seed {seed}"
         );
     }
     let (one, other) = (run(Plan::drawn(8), false), run(Plan::drawn(9), false));
-    assert_ne!(one.hash, other.hash);
+    assert_ne!(one.trace.hash(), other.trace.hash());
 }
 
 /// Seeds with faults, each of which draws its own. The invariants are listed in
@@ -82,7 +85,7 @@ fn steps_of_the_clock_change_nothing() {
         let outcome = passed(plan.clone());
         assert!(outcome.faults.get(&step).is_some_and(|steps| *steps > 20));
         // No client was disconnected.
-        assert_eq!(outcome.connections, plan.programs.len() as u64);
+        assert_eq!(outcome.totals.connections, plan.programs.len() as u64);
     }
 }
 
@@ -92,7 +95,7 @@ fn steps_of_the_clock_change_nothing() {
 /// Behaviour: B-07.
 #[test]
 fn a_saturated_line_is_shared() {
-    let mut world = World::new(Plan::saturated(1, 60_000, &[60; 8]));
+    let mut world = World::new(Plan::saturated(1, 60_000, &[60; 8]), Trace::default());
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.checker.violation, None);
     let shares = world.received();
@@ -104,14 +107,15 @@ fn a_saturated_line_is_shared() {
         );
     }
 
-    let mut free = World::new(Plan::saturated(1, 0, &[60; 8]));
+    let mut free = World::new(Plan::saturated(1, 0, &[60; 8]), Trace::default());
     free.run_for(Duration::from_secs(20));
     assert!(
         free.received().iter().all(|share| *share > 2 * mean),
         "not saturated"
     );
 
-    let mut world = World::new(Plan::saturated(2, 60_000, &[2, 60, 60, 60, 60, 60]));
+    let plan = Plan::saturated(2, 60_000, &[2, 60, 60, 60, 60, 60]);
+    let mut world = World::new(plan, Trace::default());
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.checker.violation, None);
     let shares = world.received();

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
+use trunkline_sim::run::{self, run};
 use trunkline_sim::streams::plan::Plan;
-use trunkline_sim::streams::run::{Outcome, run};
+
+type Outcome = run::Outcome<Plan>;
 
 fn passed(plan: Plan) -> Outcome {
     let seed = plan.seed;
@@ -22,22 +24,22 @@ fn a_reader_has_what_was_written() {
     assert!(totals.written > 1000, "{totals:?}");
     assert_eq!(totals.written, totals.delivered);
     assert_eq!((totals.lefts, totals.compared), (1, 1));
-    assert_eq!(outcome.connections, 2, "one at each end");
+    assert_eq!(totals.connections, 2, "one at each end");
 }
 
 #[test]
 fn a_seed_replays_bit_for_bit() {
     for seed in [3, 11, 29] {
         let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
-        assert!(first.events > 100);
+        assert!(first.trace.events > 100);
         assert_eq!(
-            (first.hash, first.events),
-            (again.hash, again.events),
+            (first.trace.hash(), first.trace.events),
+            (again.trace.hash(), again.trace.events),
             "seed {seed}"
         );
     }
     let (one, other) = (run(Plan::drawn(8), false), run(Plan::drawn(9), false));
-    assert_ne!(one.hash, other.hash);
+    assert_ne!(one.trace.hash(), other.trace.hash());
 }
 
 /// Seeds with faults, each of which draws its own. The invariants are listed in

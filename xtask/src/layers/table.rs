@@ -114,6 +114,8 @@ pub(crate) const TABLE: &[Row] = &[
         "separate use: TDMS files without an engine"),
     row(SIMDISK, 0, Only(&[]), Forbid,
         "separate use: a disk in memory, for tests and the simulator"),
+    row("trunkline-crashpoints", 0, Only(&[]), Forbid,
+        "separate use: processes that are stopped at every write, for tests"),
     row("trunkline-card", 1, Only(&[RING]), Forbid,
         "separate use: a simulated acquisition card, for tests and measurements"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,

@@ -1,57 +1,38 @@
 //! A history that is killed, or loses its power, at every single write has every acknowledged row
 //! once, and no other than those of the step in progress.
 //!
-//! A child process works through a list of steps and reports each as done. It is traced: before
-//! every system call that changes or syncs a file, its folder is copied as a kill would leave it,
-//! and as losses of power might: without any unsynced data, and with some of it, sector by sector.
-//! Copies are then read without an engine, with their catalogue and with a new one, and opened, read,
+//! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Copies of its
+//! folder are then read without an engine, with their catalogue and with a new one, and opened, read,
 //! written again, and moved to files.
 //!
 //! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise a part of them, evenly.
 
-#![allow(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "tests may panic and print their number of runs"
-)]
+#![allow(clippy::expect_used, reason = "tests may panic")]
 
-mod disk;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod steps;
-mod trace;
 
 use std::collections::BTreeSet;
 use std::env;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use trunkline_crashpoints::{Image, Point};
 use trunkline_types::Value;
 
-use crate::disk::Image;
 use crate::rig::{Line, Plant, SECOND, START, assert_same};
 use crate::steps::{NEXT, STEPS};
 
-/// Names the folder of the history to the child.
-const FOLDER: &str = "EVERY_WRITE_FOLDER";
 /// Random losses of power for each point, in addition to the kill and the extreme one.
 const DRAWS: usize = 2;
 /// Copies that are checked unless all are.
 const CHECKED: usize = 350;
 
 fn main() {
-    if let Some(folder) = env::var_os(FOLDER) {
-        return trace::be_traced(|| {
-            steps::work(Path::new(&folder), steps::report);
-        });
-    }
-    println!("\nrunning 1 test");
-    match every_point() {
-        Some((points, checked)) => println!("{points} points, {checked} openings"),
-        None => println!("this system does not permit tracing: not tested"),
-    }
     let name = "history_cut_off_at_any_write_has_each_acknowledged_row_once";
-    println!("test {name} ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+    let work = |folder: &Path| _ = steps::work(folder, trunkline_crashpoints::done);
+    trunkline_crashpoints::test(name, work, check_points);
 }
 
 /// Whether all copies are checked.
@@ -64,14 +45,12 @@ fn kinds() -> usize {
     2 + DRAWS
 }
 
-/// Returns how many points and checks there were; `None` where processes cannot be traced.
+/// Checks points, and returns how many points and checks there were.
 ///
 /// Behaviour: SV-09, H-16.
-fn every_point() -> Option<(usize, usize)> {
-    let folder = rig::folder();
-    let points = trace::points(folder.path())?;
+fn check_points(points: &[Point], folder: &Path) -> String {
     assert!(points.len() > 5 * STEPS, "{} points", points.len());
-    let expected = steps::work(&folder.path().join("expected"), || {});
+    let expected = steps::work(&folder.join("expected"), || {});
     assert_eq!(expected.len(), STEPS);
     let last = points.last().expect("there are some");
     assert_eq!(last.done, STEPS, "every step was reported");
@@ -83,7 +62,7 @@ fn every_point() -> Option<(usize, usize)> {
         // All kinds in turn.
         false => total.div_ceil(CHECKED).next_multiple_of(kinds) + usize::from(kinds > 1),
     };
-    let copy = folder.path().join("copy");
+    let copy = folder.join("copy");
     let mut failures = Vec::new();
     let mut checked = 0;
     // The first failures are told in the end.
@@ -119,7 +98,7 @@ fn every_point() -> Option<(usize, usize)> {
         "{} of {checked} checks failed, such as {first:#?}",
         failures.len(),
     );
-    Some((points.len(), checked))
+    format!("{} points, {checked} openings", points.len())
 }
 
 /// Expects the rows of the steps that are done, and any number of those of the next one. Returns all

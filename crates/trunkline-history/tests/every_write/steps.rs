@@ -1,6 +1,5 @@
 //! The operations of the traced process on its history, and the rows that it writes.
 
-use std::io::Write;
 use std::path::Path;
 
 use trunkline_engine::history::History;
@@ -79,11 +78,4 @@ fn write(plant: &mut Plant, step: i64) -> Vec<Line> {
         lines.push(plant.write("text", &long));
     }
     lines
-}
-
-/// Tells the parent that a step is done.
-pub fn report() {
-    let mut out = std::io::stdout();
-    out.write_all(b".").expect("somebody reads");
-    out.flush().expect("somebody reads");
 }

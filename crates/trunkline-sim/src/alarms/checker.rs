@@ -35,6 +35,9 @@ pub struct Totals {
     pub followed: u64,
     pub overrun: u64,
     pub missed: u64,
+    pub redeployed: u64,
+    pub listed: u64,
+    pub connections: u64,
 }
 
 /// The engine's word on whether the condition of an alarm is met.
@@ -89,7 +92,23 @@ pub struct AlarmChecker {
     /// What the store may hold: after a step that was cut off, either of two.
     durable: Vec<(u64, Snapshot)>,
     /// The step that failed, which is tried again before others.
-    failed: Option<Snapshot>,
+    failed: Option<FailedStep>,
+}
+
+/// A step that failed, with what the store holds when it has succeeded.
+#[derive(Debug)]
+struct FailedStep {
+    states: Vec<KeptAlarm>,
+    entries: Vec<AlarmEntry>,
+    expected: Snapshot,
+}
+
+/// Returns whether an alarm is one of these variables'.
+fn is_listed(variables: &[Watched], (variable, alarm): &Key) -> bool {
+    variables.iter().any(|one| {
+        format!("{LIBRARY}/{}", one.name) == *variable
+            && one.alarms.iter().any(|known| known.name == *alarm)
+    })
 }
 
 impl AlarmChecker {
@@ -123,23 +142,18 @@ impl AlarmChecker {
         self.untold.clear();
         self.history.clear();
         self.failed = None;
-        let is_listed = |key: &Key| {
-            let mut listed = variables.iter();
-            listed.any(|one| {
-                format!("{LIBRARY}/{}", one.name) == key.0
-                    && one.alarms.iter().any(|alarm| alarm.name == key.1)
-            })
-        };
-        let is_found = |candidate: &Snapshot| {
-            let expected: BTreeMap<&Key, &Kept> =
-                candidate.iter().filter(|(key, _)| is_listed(key)).collect();
+        // The start drops the states of alarms that the library does not have.
+        let mut candidates = std::mem::take(&mut self.durable);
+        for (_, states) in &mut candidates {
+            states.retain(|key, _| is_listed(variables, key));
+        }
+        let is_found = |expected: &Snapshot| {
             let matches = |one: &KeptAlarm| {
                 let key = (one.variable.clone(), one.alarm.clone());
                 expected.get(&key).is_some_and(|kept| kept.is(one))
             };
             expected.len() == stored.len() && stored.iter().all(matches)
         };
-        let candidates = std::mem::take(&mut self.durable);
         let mut matching = candidates.iter();
         let found = matching.find(|(known, states)| *known == end && is_found(states));
         let Some((_, snapshot)) = found.cloned() else {
@@ -322,20 +336,27 @@ impl AlarmChecker {
         }
     }
 
-    /// A library is saved: the store drops the states of alarms that it does not have.
+    /// A library is saved: the store drops the states of alarms that it does not have. A step that
+    /// failed stores its own states all the same when it is tried again.
     pub fn saved(&mut self, variables: &[Watched]) {
         for (_, snapshot) in &mut self.durable {
-            snapshot.retain(|key, _| {
-                variables.iter().any(|one| {
-                    format!("{LIBRARY}/{}", one.name) == key.0
-                        && one.alarms.iter().any(|alarm| alarm.name == key.1)
-                })
-            });
+            snapshot.retain(|key, _| is_listed(variables, key));
+        }
+        if let Some(FailedStep {
+            states, expected, ..
+        }) = &mut self.failed
+        {
+            let is_of_step = |(variable, alarm): &Key| {
+                let mut states = states.iter();
+                states.any(|state| state.variable == *variable && state.alarm == *alarm)
+            };
+            expected.retain(|key, _| is_listed(variables, key) || is_of_step(key));
         }
     }
 
     /// The library was replaced. Returns the alarms that are others now.
     pub fn redeployed(&mut self, variables: &[Watched], at: At) -> Vec<Key> {
+        self.totals.redeployed += 1;
         let mut changed = Vec::new();
         for watched in variables {
             let name = watched.name.as_str();
@@ -402,17 +423,17 @@ impl AlarmChecker {
         states
     }
 
-    /// The keeper has something stored. Compares its entries with what happened.
-    pub fn offered(&mut self, entries: &[AlarmEntry]) -> Snapshot {
+    /// The keeper has something stored. Compares its entries with what happened, and returns what the
+    /// store holds afterwards.
+    pub fn offered(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
         if let Some(failed) = self.failed.take() {
             // The step that failed, once more.
-            for entry in entries {
-                let known = self.journal.get(&entry.number);
-                if known.is_none_or(|known| known.as_ref() != Some(entry)) {
-                    self.fail(|| format!("H-11: another entry is stored again: {entry:?}"));
-                }
+            if (&*failed.states, &*failed.entries) != (states, entries) {
+                self.fail(|| {
+                    format!("H-11: after {failed:?} another step follows: {states:?}, {entries:?}")
+                });
             }
-            return failed;
+            return failed.expected;
         }
         for (number, entry) in (self.end() + 1..).zip(entries) {
             if entry.number != number {
@@ -467,16 +488,19 @@ impl AlarmChecker {
         self.durable = vec![(last, states)];
     }
 
-    /// The step failed, and is not stored.
-    pub fn not_stored(&mut self, states: Snapshot) {
+    /// The step failed, whether it is stored or not.
+    pub fn step_failed(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        expected: Snapshot,
+    ) {
         self.totals.failed += 1;
-        self.failed = Some(states);
-    }
-
-    /// The step failed, and is stored all the same, up to entry `last`.
-    pub fn stored_unclearly(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
-        self.stored(entries, states.clone(), last);
-        self.failed = Some(states);
+        self.failed = Some(FailedStep {
+            states: states.to_vec(),
+            entries: entries.to_vec(),
+            expected,
+        });
     }
 
     /// The step was cut off. If it is stored, its last entry is `last`.
@@ -522,6 +546,27 @@ impl AlarmChecker {
         }
         if *states != expected {
             self.fail(|| format!("SV-04: the alarms are {states:?}, not {expected:?}"));
+        }
+    }
+
+    /// Compares a list that a client has received with the alarms that there are. Each state is one
+    /// from this place of its alarm's history on.
+    pub fn listed(&mut self, states: &BTreeMap<Key, AlarmState>, from: &BTreeMap<Key, usize>) {
+        self.totals.listed += states.len() as u64;
+        let alarms = self.alarms().into_iter();
+        let alarms = alarms.map(|(variable, alarm, ..)| (format!("{LIBRARY}/{variable}"), alarm));
+        let expected: Vec<Key> = alarms.collect();
+        let is_right = |key: &Key| {
+            let (state, known) = (states.get(key), self.history.get(key));
+            let from = from.get(key).copied().unwrap_or(0);
+            let known = known.and_then(|known| known.get(from..));
+            state.is_some_and(|state| known.is_some_and(|known| known.contains(state)))
+        };
+        if states.len() != expected.len() || !expected.iter().all(is_right) {
+            let history = format!("{:?}", self.history);
+            self.fail(|| {
+                format!("SV-04: a client lists {states:?}, of {history} from {from:?} on")
+            });
         }
     }
 

@@ -13,6 +13,8 @@ pub enum Fault {
     Redeploy,
     RedeployCut,
     Disconnect,
+    Cut,
+    Silence,
 }
 
 /// All kinds of faults.
@@ -27,6 +29,8 @@ pub const FAULTS: &[Fault] = &[
     Fault::Redeploy,
     Fault::RedeployCut,
     Fault::Disconnect,
+    Fault::Cut,
+    Fault::Silence,
 ];
 
 impl Fault {
@@ -43,6 +47,8 @@ impl Fault {
             Self::Redeploy => "the library is replaced by one with other alarms",
             Self::RedeployCut => "the engine is killed while a library is replaced",
             Self::Disconnect => "a subscriber disconnects, and begins again",
+            Self::Cut => "a client's connection is closed or reset at any byte",
+            Self::Silence => "a client's connection is silent, of which neither end is notified",
         }
     }
 }

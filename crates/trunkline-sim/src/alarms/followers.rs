@@ -30,12 +30,13 @@ pub struct Follower {
     pub next: u64,
 }
 
-/// What it has of one alarm.
+/// What a subscriber has of one alarm.
 #[derive(Debug)]
-struct Item {
-    key: Key,
-    /// Place of the state that it received last, in the history of the alarm.
-    at: Option<usize>,
+pub struct Item {
+    pub key: Key,
+    /// Possible places, in the history of the alarm, of the state that it received last; empty before
+    /// the first one. A state may occur in several places.
+    places: Vec<usize>,
     /// Place of the oldest state that may come.
     from: usize,
     /// The alarm was replaced by another, so several states may have become one. The newest state
@@ -43,17 +44,94 @@ struct Item {
     is_merged: bool,
 }
 
+impl Item {
+    /// An alarm whose present state comes first.
+    pub fn new(key: Key, checker: &AlarmChecker) -> Self {
+        let states = checker.history.get(&key);
+        Self {
+            key,
+            places: Vec::new(),
+            from: states.map_or(0, |states| states.len() - 1),
+            is_merged: false,
+        }
+    }
+
+    /// The present state comes first again: any state of this run of the engine.
+    pub fn restart(&mut self) {
+        (self.places, self.from) = (Vec::new(), 0);
+    }
+
+    /// Checks a state that has arrived after `missed` others; `None` if their number is unknown.
+    pub fn receive(&mut self, text: &str, missed: Option<u64>, checker: &mut AlarmChecker) {
+        checker.totals.followed += 1;
+        checker.totals.missed += missed.unwrap_or(0);
+        let states = checker.history.get(&self.key);
+        let states = states.map_or(&[][..], Vec::as_slice);
+        if text.is_empty() && self.is_merged {
+            // There is no alarm of this name any more; there may be one again.
+            (self.places, self.from) = (Vec::new(), states.len().saturating_sub(1));
+            return;
+        }
+        let known = std::mem::take(&mut self.places);
+        let possible: Vec<usize> = match (known.first(), missed.filter(|_| !self.is_merged)) {
+            (None, _) => (self.from..states.len()).collect(),
+            (Some(oldest), None) => (*oldest..states.len()).collect(),
+            (Some(_), Some(missed)) => known.iter().map(|at| at + 1 + missed as usize).collect(),
+        };
+        let has = |place: &usize| {
+            let state = states.get(*place);
+            state.is_some_and(|state| state.name() == text)
+        };
+        self.places = possible.into_iter().filter(has).collect();
+        if self.places.is_empty() {
+            let (key, states) = (&self.key, format!("{states:?}"));
+            checker.fail(|| {
+                format!(
+                    "SV-04: a subscriber of {key:?} receives {text}, {missed:?} missed, after \
+                     {known:?} of {states}"
+                )
+            });
+        }
+    }
+
+    /// The alarm was replaced, and everything that waited was taken: the newest state has arrived.
+    fn settle_merged(&mut self, checker: &mut AlarmChecker) {
+        let states = checker.history.get(&self.key);
+        let states = states.map_or(&[][..], Vec::as_slice);
+        let (false, Some(newest)) = (self.places.is_empty(), states.last()) else {
+            return;
+        };
+        if self.places.iter().any(|at| states.get(*at) == Some(newest)) {
+            (self.places, self.is_merged) = (vec![states.len() - 1], false);
+            return;
+        }
+        let (key, places, states) = (&self.key, &self.places, format!("{states:?}"));
+        checker.fail(|| {
+            format!("SV-04: a subscriber of {key:?} has {places:?}, and not the last of {states}")
+        });
+    }
+
+    /// Nothing is in transit: the subscriber has the newest state, if there is such an alarm.
+    pub fn check_settled(&self, checker: &mut AlarmChecker) {
+        let is_there = checker.alarms().into_iter().any(|(variable, alarm, ..)| {
+            format!("{LIBRARY}/{variable}") == self.key.0 && alarm == self.key.1
+        });
+        let Some(states) = checker.history.get(&self.key).filter(|_| is_there) else {
+            return;
+        };
+        if !self.places.iter().any(|at| at + 1 == states.len()) {
+            let (key, places, states) = (&self.key, &self.places, format!("{states:?}"));
+            checker.fail(|| {
+                format!("SV-04: a subscriber of {key:?} has state {places:?} of {states}")
+            });
+        }
+    }
+}
+
 impl Follower {
     pub fn new(follow: Follow) -> Self {
-        let contract = match follow {
-            Follow::All(elements) => Contract::All {
-                elements,
-                bytes: 1 << 20,
-            },
-            Follow::Last(count) => Contract::Last(count),
-        };
         Self {
-            contract,
+            contract: follow.contract(),
             consumer: None,
             items: BTreeMap::new(),
             next: 1,
@@ -93,17 +171,7 @@ impl Follower {
             if let Err(error) = consumer.subscribe(&caller, &field, wanted) {
                 return checker.fail(|| format!("{name} cannot be followed: {error}"));
             }
-            let from = checker
-                .history
-                .get(&key)
-                .map_or(0, |states| states.len() - 1);
-            let item = Item {
-                key,
-                at: None,
-                from,
-                is_merged: false,
-            };
-            self.items.insert(field.handle(), item);
+            self.items.insert(field.handle(), Item::new(key, checker));
         }
     }
 
@@ -136,44 +204,12 @@ impl Follower {
             return self.disconnect();
         }
         for item in self.items.values_mut().filter(|item| item.is_merged) {
-            let states = checker.history.get(&item.key);
-            let newest = states.and_then(|states| Some((states.len() - 1, states.last()?)));
-            let has = item.at.and_then(|at| states?.get(at));
-            match (has, newest) {
-                (Some(has), Some((at, state))) if has == state => {
-                    (item.at, item.is_merged) = (Some(at), false);
-                }
-                (Some(has), _) => {
-                    let (key, has, newest) = (item.key.clone(), *has, format!("{newest:?}"));
-                    checker.fail(|| {
-                        format!("SV-04: a subscriber of {key:?} has {has}, and not {newest}")
-                    });
-                }
-                (None, _) => {}
-            }
+            item.settle_merged(checker);
         }
         if is_settled {
-            let alarms = checker.alarms();
-            for item in self.items.values() {
-                let is_there = |(variable, alarm, ..): &(String, String, _, _)| {
-                    format!("{LIBRARY}/{variable}") == item.key.0 && *alarm == item.key.1
-                };
-                if !alarms.iter().any(is_there) {
-                    continue;
-                }
-                let Some(states) = checker.history.get(&item.key) else {
-                    continue;
-                };
-                let has = item.at.and_then(|at| states.get(at));
-                let is_newest = item.at.is_some_and(|at| at + 1 == states.len());
-                if has != states.last() || !is_newest {
-                    let (key, states) = (item.key.clone(), format!("{states:?}"));
-                    let at = item.at;
-                    checker.fail(|| {
-                        format!("SV-04: a subscriber of {key:?} has state {at:?} of {states}")
-                    });
-                }
-            }
+            self.items
+                .values()
+                .for_each(|item| item.check_settled(checker));
         }
     }
 }
@@ -197,43 +233,7 @@ impl Sink for Taken<'_> {
         let Value::String(text) = value else {
             return;
         };
-        let lost = delivery.lost.count().unwrap_or(u64::MAX);
-        let checker = &mut *self.checker;
-        checker.totals.followed += 1;
-        checker.totals.missed += lost;
-        let states = checker
-            .history
-            .get(&item.key)
-            .map_or(&[][..], |states| states);
-        if text.is_empty() && item.is_merged {
-            // There is no alarm of this name any more; there may be one again.
-            (item.at, item.from) = (None, states.len().saturating_sub(1));
-            return;
-        }
-        let has = |place: usize| {
-            states
-                .get(place)
-                .is_some_and(|state| state.name() == &*text)
-        };
-        let place = match item.at {
-            // The present state comes first.
-            None => (item.from..states.len()).find(|place| has(*place)),
-            Some(at) if item.is_merged => (at..states.len()).find(|place| has(*place)),
-            Some(at) => Some(at + 1 + lost as usize).filter(|place| has(*place)),
-        };
-        match place {
-            Some(place) => item.at = Some(place),
-            None => {
-                let (key, states) = (item.key.clone(), format!("{states:?}"));
-                let at = item.at;
-                checker.fail(|| {
-                    format!(
-                        "SV-04: a subscriber of {key:?} receives {text}, {lost} lost, after state \
-                         {at:?} of {states}"
-                    )
-                });
-            }
-        }
+        item.receive(&text, delivery.lost.count(), self.checker);
     }
 
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {

@@ -9,9 +9,10 @@ use trunkline_engine::store::{
     LogBound, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_engine::{
-    Caller, Consumer, Delivery, Engine, EngineOptions, LibraryState, Origin, Retained, Sink,
-    Subscribe, Wake, Wakes, Write,
+    Caller, Consumer, Delivery, Engine, EngineOptions, LibraryState, LogPage, Order, Origin,
+    Report, Retained, Sink, Subscribe, Wake, Wakes, Write,
 };
+use trunkline_proto::{Fault, FaultCode};
 use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{AlarmEntry, KeptAlarm};
 use trunkline_types::ledger::EndedItem;
@@ -24,6 +25,7 @@ use super::checker::AlarmChecker;
 use super::followers::Unheard;
 use super::model::{At, Measured};
 use super::plan::{LIBRARY, Watched, library};
+use crate::remote::Service;
 use crate::rng::Rng;
 
 /// The variable with the number of the newest entry of the journal.
@@ -135,9 +137,9 @@ impl AlarmPlace for Place<'_> {
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
-        let known = self.checker.offered(entries);
+        let known = self.checker.offered(states, entries);
         if self.mode == Mode::Full {
-            self.checker.not_stored(known);
+            self.checker.step_failed(states, entries, known);
             return Err(error(StoreErrorKind::Full));
         }
         let before = match self.mode {
@@ -157,7 +159,8 @@ impl AlarmPlace for Place<'_> {
                 Ok(last)
             }
             Mode::Unclear => {
-                self.checker.stored_unclearly(entries, known, last);
+                self.checker.stored(entries, known.clone(), last);
+                self.checker.step_failed(states, entries, known);
                 failed()
             }
             Mode::Cut { loses_power } => {
@@ -176,6 +179,7 @@ pub struct Running {
     pub engine: Engine,
     pub keeper: AlarmKeeper,
     pub store: SqliteStore,
+    pub service: Service,
     witness: Consumer,
     woken: Arc<Mutex<bool>>,
 }
@@ -317,6 +321,7 @@ impl Host {
             followed.map_err(|error| format!("the witness is refused: {error}"))?;
         }
         self.running = Some(Running {
+            service: Service::new(&engine),
             engine,
             keeper,
             store,
@@ -387,6 +392,23 @@ impl Running {
     /// Returns true if the keeper was woken since the last call.
     pub fn take_woken(&self) -> bool {
         std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Answers the queries of clients.
+    pub fn answer(&mut self) {
+        while let Some((order, reply)) = self.service.take_order() {
+            let result = match order {
+                Order::AlarmJournal(query) => match self.store.alarm_journal(&query) {
+                    Ok(page) => Ok(Report {
+                        page: Some(Box::new(LogPage::Alarms(page))),
+                        ..Report::default()
+                    }),
+                    Err(error) => Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
+                },
+                order => Err(Fault::new(FaultCode::NotSupported, format!("{order:?}"))),
+            };
+            reply.send(result);
+        }
     }
 
     /// Takes the updates of variables since the last call.

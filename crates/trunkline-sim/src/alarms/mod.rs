@@ -8,16 +8,16 @@
 //!            |        |                    |
 //!            |     fields, journal    entries, states
 //!            |        v                    v
-//!            |     Followers ---------> AlarmChecker <-- Model of each alarm
+//!            |     Followers, Clients -> AlarmChecker <-- Model of each alarm
 //!            +--- every value, action, look at the timers ----^
 //! ```
 
 pub mod checker;
+mod clients;
 pub mod fault;
 mod followers;
 mod host;
 pub mod model;
 pub mod plan;
-pub mod report;
-pub mod run;
+mod scenario;
 mod world;

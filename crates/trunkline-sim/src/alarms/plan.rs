@@ -6,7 +6,9 @@ use std::time::Duration;
 use trunkline_types::alarm::{
     Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand,
 };
-use trunkline_types::{DataType, Deadband, LibraryDefinition, Properties, VariableDefinition};
+use trunkline_types::{
+    Contract, DataType, Deadband, LibraryDefinition, Properties, VariableDefinition,
+};
 
 use super::fault::{FAULTS, Fault};
 use crate::rng::Rng;
@@ -48,6 +50,25 @@ pub enum Follow {
     Last(u32),
 }
 
+impl Follow {
+    fn drawn(rng: &mut Rng) -> Self {
+        match rng.chance(0.7) {
+            true => Self::All(pick(rng, &[3, 10, 1000])),
+            false => Self::Last(pick(rng, &[1, 3, 20])),
+        }
+    }
+
+    pub fn contract(self) -> Contract {
+        match self {
+            Self::All(elements) => Contract::All {
+                elements,
+                bytes: 1 << 20,
+            },
+            Self::Last(count) => Contract::Last(count),
+        }
+    }
+}
+
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -59,7 +80,10 @@ pub struct Plan {
     pub polls: Duration,
     /// Entries that the journal keeps.
     pub journal_entries: u64,
+    /// Subscribers in the engine's process.
     pub followers: Vec<Follow>,
+    /// Client programs, with connections.
+    pub clients: Vec<Follow>,
     /// Mean time between two turns of a subscriber.
     pub turns: Duration,
     pub faults: Vec<(Fault, Duration)>,
@@ -80,11 +104,13 @@ impl Plan {
                 faults.push((*fault, mean));
             }
         }
-        let followers = (0..rng.range(1, 3)).map(|_| match rng.chance(0.7) {
-            true => Follow::All(pick(&mut rng, &[3, 10, 1000])),
-            false => Follow::Last(pick(&mut rng, &[1, 3, 20])),
-        });
+        let followers = (0..rng.range(1, 2)).map(|_| Follow::drawn(&mut rng));
         let followers = followers.collect();
+        let clients = (0..rng.range(0, 2)).map(|_| Follow::drawn(&mut rng));
+        let clients: Vec<Follow> = clients.collect();
+        if clients.is_empty() {
+            faults.retain(|(fault, _)| !matches!(fault, Fault::Cut | Fault::Silence));
+        }
         Self {
             seed,
             variables,
@@ -92,6 +118,7 @@ impl Plan {
             polls: Duration::from_millis(pick(&mut rng, &[20, 250, 250])),
             journal_entries: pick(&mut rng, &[20, 100, 100_000]),
             followers,
+            clients,
             turns: pace.mul_f64(rng.magnitude(0.3, 10.0)),
             faults,
             length: pace * 400,

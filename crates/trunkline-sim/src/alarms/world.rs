@@ -9,6 +9,7 @@ use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery, AlarmState};
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
 use super::checker::{AlarmChecker, Referred};
+use super::clients::Client;
 use super::fault::Fault;
 use super::followers::Follower;
 use super::host::{Host, Image, JOURNAL, Mode};
@@ -17,17 +18,21 @@ use super::plan::{
     CONDITIONS, Kind, LIBRARY, OPERANDS, Plan, Watched, change_alarms, library, pick,
 };
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
 /// Time from the first change to the step that stores it, and until a failed one is tried again, as
 /// in the product.
 const GATHER: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_secs(1);
-/// The time at which every run begins.
-const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+/// The wall clock minus the monotonic one at first, in ns.
 const WALL: i64 = 1_790_000_000_000_000_000;
 /// Looks at the timers at one instant after which the engine is said to have no end.
 const LOOKS_MAX: usize = 10_000;
+/// Time after the end of all faults in which the clients have everything: until a dead connection is
+/// noticed, and some dials. Time between two turns of their programs then.
+const SETTLED: Duration = Duration::from_secs(25);
+const PROMPT: Duration = Duration::from_millis(100);
 /// Users who act on alarms.
 const OPERATORS: [u32; 2] = [1, 2];
 
@@ -56,12 +61,14 @@ pub struct AlarmWorld {
     strike_at: Vec<Tick>,
     start_at: Option<Tick>,
     followers: Vec<(Follower, Tick)>,
+    /// Each with the time of its program's next turn.
+    clients: Vec<(Client, Tick)>,
     /// Each time a part of the run that a person may want to see.
     looks: u64,
 }
 
 impl AlarmWorld {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut rng = Rng::new(plan.seed);
         let host = Host::new(plan.journal_entries);
         #[expect(
@@ -77,9 +84,13 @@ impl AlarmWorld {
         let followers = followers
             .map(|follow| (Follower::new(*follow), BEGIN))
             .collect();
+        let clients = plan.clients.iter().zip(0..);
+        let clients = clients
+            .map(|(follow, number)| (Client::new(number, *follow, &mut rng), BEGIN))
+            .collect();
         Self {
             now: BEGIN,
-            trace: Trace::default(),
+            trace,
             checker: AlarmChecker::new(),
             faults: BTreeMap::new(),
             rng,
@@ -96,14 +107,10 @@ impl AlarmWorld {
             strike_at,
             start_at: Some(BEGIN),
             followers,
+            clients,
             looks: 0,
             plan,
         }
-    }
-
-    /// Simulated time so far, in ns.
-    pub fn elapsed(&self) -> u64 {
-        self.now.as_nanos() - BEGIN.as_nanos()
     }
 
     fn at(&self) -> At {
@@ -128,19 +135,24 @@ impl AlarmWorld {
 
     /// The time of the next event.
     fn next(&self) -> Tick {
+        let clients = self.clients_due();
         if let Some(at) = self.start_at {
-            return at.max(self.now);
+            return clients.map_or(at, |due| due.min(at)).max(self.now);
         }
         let strikes = self.strike_at.iter().copied();
         let turns = self.followers.iter().map(|(_, at)| *at);
         let others = [self.poll_at, self.act_at].into_iter().chain(self.keep_at);
-        let next = strikes.chain(turns).chain(others).min();
+        let next = strikes.chain(turns).chain(others).chain(clients).min();
         next.unwrap_or(self.now).max(self.now)
     }
 
     fn step(&mut self) {
-        if self.start_at.is_some() {
-            return self.start();
+        self.turn_clients();
+        if let Some(at) = self.start_at {
+            if at <= self.now {
+                self.start();
+            }
+            return;
         }
         if self.mode != Mode::Good && self.heals_at <= self.now {
             self.mode = Mode::Good;
@@ -201,6 +213,9 @@ impl AlarmWorld {
         self.compare();
         for (follower, _) in &mut self.followers {
             follower.disconnect();
+        }
+        for (client, _) in &mut self.clients {
+            client.started(&self.checker);
         }
         self.poll_at = self.now;
         self.keep_at = Some(self.now.saturating_add(GATHER));
@@ -320,12 +335,53 @@ impl AlarmWorld {
     }
 
     fn is_down(&mut self) {
+        for (client, _) in &mut self.clients {
+            client.remote.engine_ended(self.now);
+        }
         for (follower, _) in &mut self.followers {
             follower.disconnect();
         }
         self.mode = Mode::Good;
         let pause = self.rng.wait(self.plan.pace);
         self.start_at = Some(self.now.saturating_add(pause));
+    }
+
+    /// The time at which one of the clients, its sessions or its program has something to do.
+    fn clients_due(&self) -> Option<Tick> {
+        let clients = self.clients.iter();
+        let due =
+            clients.flat_map(|(client, act_at)| client.remote.next().into_iter().chain([*act_at]));
+        due.min()
+    }
+
+    /// Turns of the clients that are due, of their sessions, and of their programs.
+    fn turn_clients(&mut self) {
+        let At { now, wall } = self.at();
+        let Self {
+            clients,
+            host,
+            checker,
+            rng,
+            plan,
+            trace,
+            ..
+        } = self;
+        for (client, act_at) in clients {
+            let mut running = host.running.as_mut();
+            if client.remote.next().is_some_and(|at| at <= now) {
+                let service = running.as_ref().map(|running| &running.service);
+                client.remote.turn(Moment { now, wall }, service);
+                if let Some(running) = &mut running {
+                    running.answer();
+                }
+                trace.note(client.remote.core.changes());
+            }
+            if *act_at <= now {
+                let epoch = running.map(|running| running.engine.epoch());
+                client.act(now, epoch.unwrap_or(0), checker, rng);
+                *act_at = now.saturating_add(rng.wait(plan.turns));
+            }
+        }
     }
 
     /// A turn of a subscriber.
@@ -588,6 +644,9 @@ impl AlarmWorld {
                 for (_, at) in &mut self.followers {
                     *at = (*at).max(until);
                 }
+                for (client, _) in &mut self.clients {
+                    client.remote.pause_engine(until);
+                }
             }
             Fault::Clock => {
                 let nanos = (self.rng.magnitude(1e6, 1e14)) as i64;
@@ -598,6 +657,16 @@ impl AlarmWorld {
             Fault::RedeployCut => {
                 let after_deployment = self.rng.chance(0.5);
                 self.redeploy(Some(after_deployment));
+            }
+            Fault::Cut | Fault::Silence => {
+                let index = self.rng.index(self.clients.len());
+                let until = self.now.saturating_add(self.rng.millis(20, 8000));
+                let now = self.now;
+                match self.clients.get_mut(index) {
+                    Some((client, _)) if fault == Fault::Cut => client.remote.cut(now),
+                    Some((client, _)) => client.remote.silence(until),
+                    None => {}
+                }
             }
             Fault::Disconnect => {
                 let index = self.rng.index(self.followers.len());
@@ -655,11 +724,32 @@ impl AlarmWorld {
         for (follower, _) in &mut self.followers {
             follower.replaced(&changed);
         }
+        for (client, _) in &mut self.clients {
+            client.replaced();
+        }
         self.is_unread = true;
         self.note_updates();
         self.compare();
         if cut == Some(true) {
             self.end(None);
+        }
+    }
+
+    /// Lets time pass for the clients until everything has arrived.
+    fn settle_clients(&mut self) {
+        let end = self.now.saturating_add(SETTLED);
+        for (client, _) in &mut self.clients {
+            client.remote.heal();
+        }
+        while self.checker.violation.is_none() {
+            match self.clients_due() {
+                Some(at) if at <= end => self.now = at.max(self.now),
+                _ => break,
+            }
+            self.turn_clients();
+            for (_, act_at) in &mut self.clients {
+                *act_at = (*act_at).min(self.now.saturating_add(PROMPT));
+            }
         }
     }
 
@@ -686,7 +776,16 @@ impl AlarmWorld {
             self.follow(index, false);
             self.follow(index, true);
         }
+        self.settle_clients();
         let (end, now) = (self.checker.end(), self.at().wall);
+        for (client, _) in &self.clients {
+            client.check_settled(end, &mut self.checker);
+        }
+        let connections = self
+            .clients
+            .iter()
+            .map(|(client, _)| client.remote.connections);
+        self.checker.totals.connections = connections.sum();
         let Some(running) = &mut self.host.running else {
             return;
         };

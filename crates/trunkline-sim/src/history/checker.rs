@@ -13,7 +13,8 @@ use trunkline_types::history::{
 };
 use trunkline_types::{Position, Timestamp};
 
-use super::plan::KEEP;
+use super::plan::{FOLLOWED, KEEP};
+use super::series_events::SeriesEvents;
 
 /// Counts of what was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,6 +31,11 @@ pub struct Totals {
     pub starts: u64,
     pub survived: u64,
     pub damaged: u64,
+    pub late: u64,
+    pub events: u64,
+    pub connections: u64,
+    pub followed: u64,
+    pub filled: u64,
 }
 
 /// A row, as it must be read back.
@@ -113,6 +119,9 @@ pub struct HistoryChecker {
     pub totals: Totals,
     waiting: Vec<Line>,
     durable: BTreeMap<Update, Line>,
+    /// Every update of the variable that a program follows, by epoch and sequence.
+    pub accepted: BTreeMap<(u64, u64), Line>,
+    series: SeriesEvents,
     /// How the runs of the engine ended, by epoch, as far as the next one must say it.
     ends: BTreeMap<u64, HistoryEvent>,
     epoch: u64,
@@ -140,16 +149,44 @@ impl HistoryChecker {
     /// A variable that is recorded has an update.
     pub fn updated(&mut self, line: Line) {
         self.totals.updates += 1;
+        self.totals.late += u64::from(line.key.sequence > LATE_SEQUENCES);
+        if line.variable == FOLLOWED {
+            let place = (line.key.epoch, line.key.sequence);
+            self.accepted.insert(place, line.clone());
+        }
         self.waiting.push(line);
     }
 
     /// Everything that happened until now is reported as durable.
     pub fn committed(&mut self) {
         self.totals.commits += 1;
+        self.series.committed();
         self.totals.durable += self.waiting.len() as u64;
         for line in self.waiting.drain(..) {
             self.durable.insert(update_of(&line), line);
         }
+    }
+
+    /// These variables are recorded now, each with its type, and no others.
+    pub fn deployed(&mut self, recorded: BTreeSet<(String, String)>) {
+        self.series.deployed(recorded);
+    }
+
+    /// Compares the events of series with those that happened. `is_complete` says that nothing waits.
+    pub fn compare_events(&mut self, answer: &Answer, is_complete: bool) {
+        if self.is_damaged {
+            return;
+        }
+        let checked = self.series.compare(answer, is_complete);
+        match checked {
+            Ok(count) => self.totals.events += count,
+            Err(difference) => self.fail(|| format!("B-64: {difference}")),
+        }
+    }
+
+    /// Returns true if the update was reported as durable.
+    pub fn is_durable(&self, line: &Line) -> bool {
+        self.durable.contains_key(&update_of(line))
     }
 
     pub fn waiting(&self) -> usize {
@@ -200,6 +237,7 @@ impl HistoryChecker {
             &BTreeSet::new(),
         );
         self.compare_ends(answer);
+        self.compare_events(answer, false);
     }
 
     /// Each start is told, and how the one before it has ended.

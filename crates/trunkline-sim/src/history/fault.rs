@@ -9,6 +9,8 @@ pub enum Fault {
     Full,
     Clock,
     Redeploy,
+    Cut,
+    Silence,
     Damage,
 }
 
@@ -20,6 +22,8 @@ pub const FAULTS: &[Fault] = &[
     Fault::Full,
     Fault::Clock,
     Fault::Redeploy,
+    Fault::Cut,
+    Fault::Silence,
     Fault::Damage,
 ];
 
@@ -35,6 +39,10 @@ impl Fault {
             Self::Full => "the disk has no room, at any byte",
             Self::Clock => "the machine's clock is set",
             Self::Redeploy => "variables are undeployed, deployed again, and change their types",
+            Self::Cut => "the subscriber's connection is closed or reset at any byte",
+            Self::Silence => {
+                "the subscriber's connection is silent, of which neither end is notified"
+            }
             Self::Damage => "bits of a file are inverted",
         }
     }

@@ -13,6 +13,7 @@ use trunkline_types::DataType;
 
 use super::plan::{library, rules};
 use crate::alarms::model::At;
+use crate::remote::Service;
 use crate::rng::Rng;
 
 struct Unheard;
@@ -25,6 +26,7 @@ impl Wake for Unheard {
 pub struct Running {
     pub engine: Engine,
     pub history: Arc<FileHistory>,
+    pub service: Service,
 }
 
 /// The files of a folder, with their paths in it.
@@ -85,7 +87,11 @@ impl Host {
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
         let opened = FileHistory::open(self.place(), rules(), &engine, Box::new(Unheard), at.wall);
         let history = Arc::new(opened.map_err(|error| error.to_string())?);
-        self.running = Some(Running { engine, history });
+        self.running = Some(Running {
+            service: Service::new(&engine),
+            engine,
+            history,
+        });
         self.deploy(variables, at)
     }
 

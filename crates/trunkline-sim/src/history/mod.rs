@@ -9,6 +9,8 @@
 //!         updates        pages, figures
 //!            v                v
 //!          HistoryChecker: rows that were accepted, and which of them are durable
+//!            ^
+//!          Follower: a subscription since a time, over a connection
 //! ```
 //!
 //! A disk without room is a limit on the length of files, which holds for the whole process: only one
@@ -16,8 +18,9 @@
 
 pub mod checker;
 pub mod fault;
+mod follower;
 mod host;
 pub mod plan;
-pub mod report;
-pub mod run;
+mod scenario;
+mod series_events;
 mod world;

@@ -14,6 +14,9 @@ pub const LIBRARY: &str = "plant";
 /// The time for which rows of `short` variables are kept.
 pub const KEEP: Duration = Duration::from_secs(3 * 3600);
 
+/// The variable that a program follows from its first update on, in full. It is always deployed.
+pub const FOLLOWED: &str = "plant/followed";
+
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -27,6 +30,9 @@ pub struct Plan {
     pub shares: [u64; 4],
     pub faults: Vec<(Fault, Duration)>,
     pub length: Duration,
+    /// Time from the beginning until a program follows [`FOLLOWED`]; `None`: none does. The clocks are
+    /// not set then, because such a program relies on the times of updates.
+    pub follows_after: Option<Duration>,
 }
 
 impl Plan {
@@ -41,10 +47,27 @@ impl Plan {
         });
         let mut variables: Vec<_> = variables.collect();
         variables.push(("v".to_owned(), DataType::F64));
+        let length = pace * 300;
+        let follows_after = rng
+            .chance(0.6)
+            .then(|| length.mul_f64(rng.magnitude(0.001, 0.9)));
+        if follows_after.is_some() {
+            variables.push(("followed".to_owned(), DataType::F64));
+        }
         let mut faults = Vec::new();
         for fault in FAULTS {
             let mean = pace.mul_f64(rng.magnitude(15.0, 100.0));
-            if rng.chance(0.5) {
+            let is_possible = match fault {
+                Fault::Clock => follows_after.is_none(),
+                Fault::Cut | Fault::Silence => follows_after.is_some(),
+                Fault::Kill
+                | Fault::PowerLoss
+                | Fault::Restart
+                | Fault::Full
+                | Fault::Redeploy
+                | Fault::Damage => true,
+            };
+            if rng.chance(0.5) && is_possible {
                 faults.push((*fault, mean));
             }
         }
@@ -59,7 +82,8 @@ impl Plan {
                 rng.range(3, 10),
             ],
             faults,
-            length: pace * 300,
+            length,
+            follows_after,
         }
     }
 }

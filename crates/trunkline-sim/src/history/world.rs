@@ -1,9 +1,13 @@
 //! The time and the order of everything: writes, the recorder's turns, queries and faults.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use trunkline_engine::history::History;
-use trunkline_engine::{Attempt, Caller, LateKept, Refusal, Wakes, Write, WriteOutcome};
+use trunkline_engine::{
+    Attempt, Caller, LateKept, LogPage, Order, Refusal, Report, Wakes, Write, WriteOutcome,
+};
+use trunkline_proto::FaultCode;
 use trunkline_types::history::{HistoryQuery, LATE_SEQUENCES, RowKey};
 use trunkline_types::{
     Clock, ClockSync, DataType, Moment, Pattern, Quality, Reason, Tick, Timestamp, Value, wire,
@@ -11,16 +15,20 @@ use trunkline_types::{
 
 use super::checker::{Answer, HistoryChecker, Line, Update};
 use super::fault::Fault;
+use super::follower::Follower;
 use super::host::{Host, Image, log_length, with_room, within_commit, within_maintenance};
-use super::plan::{LIBRARY, Plan, data_type, pick};
+use super::plan::{FOLLOWED, LIBRARY, Plan, data_type, pick};
 use crate::alarms::model::At;
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// The time at which every run begins: 19:33 UTC, so that many have two dates.
-const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+/// The wall clock minus the monotonic one at first, in ns: every run begins at 19:33 UTC, so that many
+/// have two dates.
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
+/// Time after the end of all faults in which a program receives everything.
+const SETTLED: Duration = Duration::from_secs(25);
 /// Maximum number of calls of maintenance in a row; more are a violation.
 const CALLS_MAX: usize = 10_000;
 
@@ -40,10 +48,11 @@ pub struct HistoryWorld {
     strike_at: Vec<Tick>,
     /// Number of late samples since the engine started.
     late: u64,
+    follower: Option<Follower>,
 }
 
 impl HistoryWorld {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut rng = Rng::new(plan.seed);
         #[expect(
             clippy::panic,
@@ -56,7 +65,7 @@ impl HistoryWorld {
             .collect();
         Self {
             now: BEGIN,
-            trace: Trace::default(),
+            trace,
             checker: HistoryChecker::new(
                 plan.variables
                     .iter()
@@ -70,13 +79,9 @@ impl HistoryWorld {
             variables: plan.variables.clone(),
             strike_at,
             late: 0,
+            follower: None,
             plan,
         }
-    }
-
-    /// Simulated time so far, in ns.
-    pub fn elapsed(&self) -> u64 {
-        self.now.as_nanos() - BEGIN.as_nanos()
     }
 
     fn at(&mut self) -> At {
@@ -98,7 +103,8 @@ impl HistoryWorld {
         let end = BEGIN.saturating_add(self.plan.length);
         self.start();
         while self.now < end && self.checker.violation.is_none() {
-            self.now = self.now.saturating_add(self.rng.wait(self.plan.pace));
+            let next = self.now.saturating_add(self.rng.wait(self.plan.pace));
+            self.pass(next);
             self.trace.events += 1;
             self.act();
             for index in 0..self.strike_at.len() {
@@ -125,6 +131,63 @@ impl HistoryWorld {
         }
     }
 
+    /// Time passes, in which the program that follows a variable has its turns.
+    fn pass(&mut self, until: Tick) {
+        let begins_at = self
+            .plan
+            .follows_after
+            .map(|after| BEGIN.saturating_add(after));
+        if self.follower.is_none() && begins_at.is_some_and(|at| at <= self.now) {
+            self.follower = Some(Follower::new(&mut self.rng));
+        }
+        let at = self.at();
+        if let Some(running) = &self.host.running {
+            let _due = running.engine.poll(at.now, at.wall, &mut Wakes::new());
+        }
+        while let Some(due) = self.follower.as_ref().and_then(|one| one.remote.next())
+            && due <= until
+            && self.checker.violation.is_none()
+        {
+            self.now = self.now.max(due);
+            self.follow();
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// A turn of the program that follows a variable, and of its session.
+    fn follow(&mut self) {
+        let moment = self.moment();
+        let Some(mut follower) = self.follower.take() else {
+            return;
+        };
+        let service = self.host.running.as_ref().map(|running| &running.service);
+        follower.remote.turn(moment, service);
+        self.answer();
+        follower.act(moment.now, &mut self.checker, &mut self.trace);
+        self.trace.note(follower.remote.core.changes());
+        self.follower = Some(follower);
+    }
+
+    /// Answers queries, after everything that happened before was recorded.
+    fn answer(&mut self) {
+        let take = |host: &Host| host.running.as_ref()?.service.take_order();
+        while let Some((order, reply)) = take(&self.host) {
+            // The product records everything before it answers.
+            while self.commit(None) {}
+            let wall = self.at().wall;
+            let (Order::History(query), Some(running)) = (order, &self.host.running) else {
+                continue;
+            };
+            let result = running.history.read(&query, wall).map(|page| Report {
+                page: Some(Box::new(LogPage::History(page))),
+                ..Report::default()
+            });
+            reply.send(result.map_err(|error| {
+                trunkline_proto::Fault::new(FaultCode::StoreFailed, error.to_string())
+            }));
+        }
+    }
+
     fn say(&mut self, line: impl FnOnce() -> String) {
         self.trace.say(self.now, line);
     }
@@ -142,6 +205,15 @@ impl HistoryWorld {
         if let Some(answer) = self.read(&everything(), false) {
             self.checker.started(epoch, &answer.0, self.latest);
         }
+        self.note_deployed();
+    }
+
+    fn note_deployed(&mut self) {
+        let recorded = self.variables.iter();
+        let recorded = recorded.filter(|(name, _)| !name.starts_with("never"));
+        let recorded = recorded
+            .map(|(name, data_type)| (format!("{LIBRARY}/{name}"), format!("{data_type:?}")));
+        self.checker.deployed(recorded.collect());
     }
 
     fn act(&mut self) {
@@ -171,14 +243,18 @@ impl HistoryWorld {
         let Some((name, data_type)) = self.variables.get(index).cloned() else {
             return;
         };
+        let is_followed = format!("{LIBRARY}/{name}") == FOLLOWED;
         let value = value(&data_type, rng);
         let quality = rng.chance(0.1).then(|| Quality::bad(Reason::SensorFailure));
         let quality = match rng.below(20) {
             // The source's clock was never set.
-            0 => Some(Quality::GOOD.with_clock(Clock::Source, ClockSync::Unset)),
+            0 if !is_followed => Some(Quality::GOOD.with_clock(Clock::Source, ClockSync::Unset)),
             _ => quality,
         };
         let source = match rng.below(10) {
+            // Less than the disorder that a subscription of history and live readings permits.
+            0..3 if is_followed => Some(-(rng.below(HOUR as u64 / 2) as i64)),
+            _ if is_followed => None,
             0..3 => Some(-(rng.below(30 * HOUR as u64) as i64)),
             3 => Some(rng.below(26 * HOUR as u64) as i64),
             _ => None,
@@ -258,14 +334,15 @@ impl HistoryWorld {
     }
 
     /// A turn of the recorder, with room for this many bytes in the log if that is limited.
-    fn commit(&mut self, room: Option<u64>) {
+    /// Returns true if it has recorded something, and more waits.
+    fn commit(&mut self, room: Option<u64>) -> bool {
         let moment = self.moment();
         let length = log_length(&match room {
             Some(_) => self.host.image(),
             None => Image::new(),
         });
         let Some(running) = &self.host.running else {
-            return;
+            return false;
         };
         let history = &running.history;
         let recorded = match room {
@@ -285,7 +362,10 @@ impl HistoryWorld {
             if room.is_none() {
                 self.checker.fail(|| format!("H-13: not recorded: {error}"));
             }
+            return false;
         }
+        let history = self.host.running.as_ref().map(|running| &running.history);
+        history.is_some_and(|history| !history.is_idle()) && self.checker.violation.is_none()
     }
 
     fn close_segment(&mut self) {
@@ -358,7 +438,7 @@ impl HistoryWorld {
             if moves {
                 match self.rng.below(8) {
                     0 => self.write(),
-                    1 => self.commit(None),
+                    1 => _ = self.commit(None),
                     2 => self.close_segment(),
                     3 => _ = self.maintain(),
                     _ => {}
@@ -447,6 +527,17 @@ impl HistoryWorld {
                 self.offset = self.offset.saturating_add(nanos * sign);
             }
             Fault::Redeploy => self.redeploy(),
+            Fault::Cut => {
+                if let Some(follower) = &mut self.follower {
+                    follower.remote.cut(self.now);
+                }
+            }
+            Fault::Silence => {
+                let until = self.now.saturating_add(self.rng.millis(20, 60_000));
+                if let Some(follower) = &mut self.follower {
+                    follower.remote.silence(until);
+                }
+            }
             // It comes last.
             Fault::Damage => {}
         }
@@ -478,15 +569,20 @@ impl HistoryWorld {
                 .checker
                 .fail(|| format!("no folder for the history: {error}"));
         }
+        if let Some(follower) = &mut self.follower {
+            follower.remote.engine_ended(self.now);
+        }
         let pause = self.rng.wait(self.plan.pace);
-        self.now = self.now.saturating_add(pause);
+        self.pass(self.now.saturating_add(pause));
         self.start();
     }
 
     /// Removes variables, adds variables that were removed, and changes types.
     fn redeploy(&mut self) {
         let at = self.at();
-        for (name, known) in self.plan.variables.clone() {
+        let followed = FOLLOWED.trim_start_matches(LIBRARY).trim_start_matches('/');
+        let others = self.plan.variables.clone().into_iter();
+        for (name, known) in others.filter(|(name, _)| name != followed) {
             let place = self.variables.iter().position(|(one, _)| *one == name);
             match (place, self.rng.below(4)) {
                 (Some(place), 0) if self.variables.len() > 1 => {
@@ -506,6 +602,20 @@ impl HistoryWorld {
             self.checker
                 .fail(|| format!("B-64: the library is refused: {error}"));
         }
+        self.note_deployed();
+    }
+
+    /// Lets time pass until the program that follows a variable has everything.
+    fn settle_follower(&mut self) {
+        if let Some(follower) = &mut self.follower {
+            follower.remote.heal();
+        }
+        self.pass(self.now.saturating_add(SETTLED));
+        self.commit(None);
+        if let Some(follower) = &self.follower {
+            self.checker.totals.connections = follower.remote.connections;
+            follower.check_settled(self.host.epoch, &mut self.checker);
+        }
     }
 
     /// Ends all faults, moves everything to files, and compares it before and after a restart.
@@ -520,6 +630,7 @@ impl HistoryWorld {
             }
         }
         self.commit(None);
+        self.settle_follower();
         let waiting = self.checker.waiting();
         if waiting > 0 {
             self.checker
@@ -531,6 +642,7 @@ impl HistoryWorld {
                 let query = everything();
                 let none = BTreeSet::new();
                 self.checker.compare(&query, &answer, true, latest, &none);
+                self.checker.compare_events(&answer, true);
             }
             self.close_segment();
             while self.checker.violation.is_none() && self.maintain() {}

@@ -28,6 +28,7 @@ pub type Lineage = [u8; 8];
 /// Counts of what was checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
+    pub connections: u64,
     /// Elements that were accepted.
     pub written: u64,
     /// Elements that were read, and compared with those written.

@@ -23,6 +23,7 @@ use super::plan::Plan;
 use super::turn::Slot;
 use crate::link::Way;
 use crate::rng::Rng;
+use crate::run::BEGIN;
 use crate::trace::Trace;
 
 /// Number of earlier connections whose first bytes are kept for a replay.
@@ -67,13 +68,11 @@ pub struct World {
     clock: Arc<SimClock>,
 }
 
-const START: Tick = Tick::from_nanos(1_000_000_000);
-
 impl World {
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: Plan, trace: Trace) -> Self {
         let mut rng = Rng::new(plan.seed ^ 0x7374_7265_616d_7332);
         let clock = Arc::new(SimClock::default());
-        clock.set(START);
+        clock.set(BEGIN);
         let shared = Rc::new(Shared {
             checker: RefCell::new(Checker::new(&plan)),
             phase: Cell::new(Phase::Faults),
@@ -87,22 +86,22 @@ impl World {
         let plan = &shared.plan;
         let schedule = plan.faults.iter();
         let schedule = schedule
-            .map(|(fault, mean)| (START.saturating_add(rng.wait(*mean)), *fault))
+            .map(|(fault, mean)| (BEGIN.saturating_add(rng.wait(*mean)), *fault))
             .collect();
         let sides = [0, 1].map(|_| Machine {
             running: None,
-            start_at: Some(START.saturating_add(rng.millis(0, 300))),
+            start_at: Some(BEGIN.saturating_add(rng.millis(0, 300))),
             frozen_until: Tick::ZERO,
-            runs_since: START,
+            runs_since: BEGIN,
             host: None,
             disk: SimDisk::default(),
             slots: Vec::new(),
             way: plan.way,
         });
         Self {
-            now: START,
+            now: BEGIN,
             rng,
-            trace: Trace::default(),
+            trace,
             sides,
             conns: BTreeMap::new(),
             openings: Vec::new(),

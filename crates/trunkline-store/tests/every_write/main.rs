@@ -1,56 +1,35 @@
 //! A store that is killed, or loses its power, at every single write opens with the state before or
 //! after the step in progress.
 //!
-//! A child process works through a list of steps and reports each as done. It is traced: before
-//! every system call that changes or syncs a file, the folder of the store is copied as a kill
-//! would leave it, and as losses of power might: without any unsynced data, and with some of it,
-//! sector by sector. Every copy is then opened and compared with the expected content.
+//! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Every copy of its
+//! folder is opened and compared with the expected content.
 
-#![allow(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "tests may panic and print their number of runs"
-)]
+#![allow(clippy::expect_used, reason = "tests may panic")]
 
-mod disk;
 mod steps;
-mod trace;
 
-use std::env;
 use std::fs;
 use std::path::Path;
 
-use crate::disk::Image;
+use trunkline_crashpoints::{Image, Point};
+
 use crate::steps::{Contents, STEPS};
 
-/// Names the folder of the store to the child.
-const FOLDER: &str = "EVERY_WRITE_FOLDER";
 /// Random losses of power for each point, in addition to the two extremes.
 const DRAWS: u64 = 4;
 
 fn main() {
-    if let Some(folder) = env::var_os(FOLDER) {
-        return trace::be_traced(|| steps::work(Path::new(&folder)));
-    }
     let name = "store_cut_off_at_any_write_is_as_before_the_step_or_after_it";
-    println!("\nrunning 1 test");
-    let points = every_point();
-    match points {
-        Some(points) => println!("{points} points, {} openings each", DRAWS + 2),
-        None => println!("this system does not permit tracing: not tested"),
-    }
-    println!("test {name} ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+    trunkline_crashpoints::test(name, steps::work, check_points);
 }
 
-/// Returns how many points there were; `None` where processes cannot be traced.
+/// Checks every point, and returns how many there were.
 ///
 /// Behaviour: DP-06.
-fn every_point() -> Option<usize> {
-    let expected = expected();
-    let folder = tempfile::tempdir().expect("there is room");
-    let points = trace::points(folder.path())?;
+fn check_points(points: &[Point], folder: &Path) -> String {
+    let expected = expected(folder);
     assert!(points.len() > 10 * STEPS, "{} points", points.len());
-    let copy = folder.path().join("copy");
+    let copy = folder.join("copy");
     for (number, point) in points.iter().enumerate() {
         let draws = (0..DRAWS).map(|draw| point.disk.after_power_cut(number as u64 * 31 + draw));
         let images = [point.disk.as_it_is(), point.disk.only_synced()];
@@ -58,13 +37,12 @@ fn every_point() -> Option<usize> {
             check(&image, &copy, &expected, point.done, (number, kind));
         }
     }
-    Some(points.len())
+    format!("{} points, {} openings each", points.len(), DRAWS + 2)
 }
 
 /// The content of the store after 0, 1, 2, .. steps.
-fn expected() -> Vec<Contents> {
-    let folder = tempfile::tempdir().expect("there is room");
-    let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));
+fn expected(folder: &Path) -> Vec<Contents> {
+    let (store, copy) = (folder.join("expected"), folder.join("copy"));
     fs::create_dir(&store).expect("there is room");
     let mut after = vec![Contents::default()];
     for step in 0..STEPS {

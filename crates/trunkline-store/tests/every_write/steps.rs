@@ -1,6 +1,5 @@
 //! The operations of the traced process on its store, and the content of a store.
 
-use std::io::Write;
 use std::path::Path;
 
 use trunkline_engine::LibraryState;
@@ -76,8 +75,7 @@ pub fn work(folder: &Path) {
     let mut store = open(folder);
     for step in 0..STEPS {
         do_step(&mut store, step);
-        std::io::stdout().write_all(b".").expect("somebody reads");
-        std::io::stdout().flush().expect("somebody reads");
+        trunkline_crashpoints::done();
     }
 }
 

@@ -39,7 +39,7 @@ const CRATES: &[(&str, Ranks)] = &[
     ("trunkline-client", &[
         &["error", "event", "options", "state", "table"],
         &["variables"],
-        &["answer", "ask", "connection"],
+        &["answer", "ask", "connection", "recorded"],
         &["base"],
         &["subscriptions/remote"],
         &["writes"],

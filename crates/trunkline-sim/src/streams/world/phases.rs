@@ -7,7 +7,8 @@ use trunkline_stream::journal::sim_disk::{Crash, SimDisk};
 use trunkline_stream::sim;
 use trunkline_types::Tick;
 
-use super::{Machine, START, World};
+use super::{Machine, World};
+use crate::run::BEGIN;
 use crate::streams::ctx::{self, Exit, Phase};
 
 /// Time after the heal during which writing continues.
@@ -95,7 +96,7 @@ impl World {
 
     /// Runs the whole plan: faults, the heal, and the checks afterwards.
     pub fn run(&mut self) {
-        let healed = START.saturating_add(self.plan().safety);
+        let healed = BEGIN.saturating_add(self.plan().safety);
         self.run_until(healed);
         self.heal();
         self.shared

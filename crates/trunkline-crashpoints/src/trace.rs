@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,12 +15,13 @@ use crate::FOLDER;
 use crate::disk::Disk;
 
 /// The folder before one system call, and the steps that were done by then.
+#[derive(Debug)]
 pub struct Point {
     pub disk: Disk,
     pub done: usize,
 }
 
-/// The effect of a system call on the folder of the history.
+/// The effect of a system call on the folder.
 enum Effect {
     /// Something changes.
     Write,
@@ -30,21 +32,27 @@ enum Effect {
     None,
 }
 
+/// The child reports a step as done.
+pub fn done() {
+    let mut out = std::io::stdout();
+    out.write_all(b".").expect("the parent reads it");
+    out.flush().expect("the parent reads it");
+}
+
 /// The child's side: waits until it is traced, works, and ends.
-pub fn be_traced(work: impl FnOnce()) {
+pub(crate) fn be_traced(work: impl FnOnce()) {
     ptrace::traceme().expect("the parent has tried it");
     raise(Signal::SIGSTOP).expect("a process may stop itself");
     work();
 }
 
-/// Every point of the child's work; `None` where tracing is not permitted.
-pub fn points(folder: &Path) -> Option<Vec<Point>> {
-    let history = folder.join("history");
-    fs::create_dir(&history).expect("there is room");
+/// Every point of the child's work in a new folder; `None` where tracing is not permitted.
+pub(crate) fn points(folder: &Path) -> Option<Vec<Point>> {
+    fs::create_dir(folder).expect("there is room");
     let program = env::current_exe().expect("it runs");
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     let child = Command::new(program)
-        .env(FOLDER, &history)
+        .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
         .expect("it can be started again");
@@ -59,7 +67,7 @@ pub fn points(folder: &Path) -> Option<Vec<Point>> {
     ptrace::setoptions(pid, options).ok()?;
     let mut tracer = Tracer {
         pid,
-        history: fs::canonicalize(&history).expect("it is there"),
+        folder: fs::canonicalize(folder).expect("it is there"),
         disk: Disk::default(),
         done: 0,
         points: Vec::new(),
@@ -72,7 +80,7 @@ pub fn points(folder: &Path) -> Option<Vec<Point>> {
 
 struct Tracer {
     pid: Pid,
-    history: PathBuf,
+    folder: PathBuf,
     disk: Disk,
     done: usize,
     points: Vec<Point>,
@@ -99,7 +107,7 @@ impl Tracer {
     }
 
     fn add_point(&mut self) {
-        self.disk.rescan(&self.history);
+        self.disk.rescan(&self.folder);
         self.points.push(Point {
             disk: self.disk.clone(),
             done: self.done,
@@ -153,8 +161,8 @@ impl Tracer {
     fn synced(&mut self, descriptor: u64) {
         let link = format!("/proc/{}/fd/{descriptor}", self.pid);
         let path = fs::read_link(link).expect("the child is stopped");
-        self.disk.rescan(&self.history);
-        let Ok(inside) = path.strip_prefix(&self.history) else {
+        self.disk.rescan(&self.folder);
+        let Ok(inside) = path.strip_prefix(&self.folder) else {
             return;
         };
         match path.is_dir() {

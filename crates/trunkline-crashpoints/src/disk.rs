@@ -35,7 +35,7 @@ pub struct Image(Files);
 
 impl Disk {
     /// Reads the folder again.
-    pub fn rescan(&mut self, folder: &Path) {
+    pub(crate) fn rescan(&mut self, folder: &Path) {
         let mut seen = Files::new();
         read(folder, Path::new(""), &self.seen, &mut seen);
         let before = std::mem::replace(&mut self.seen, seen);
@@ -59,14 +59,14 @@ impl Disk {
     }
 
     /// The file was synced with its visible content.
-    pub fn sync_file(&mut self, name: &Path) {
+    pub(crate) fn sync_file(&mut self, name: &Path) {
         if let Some(bytes) = self.seen.get(name) {
             self.synced.insert(name.to_owned(), Rc::clone(bytes));
         }
     }
 
     /// The folder was synced: what is in it, but not what is in the folders in it.
-    pub fn sync_folder(&mut self, folder: &Path) {
+    pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let is_in = |name: &Path| name.parent() == Some(folder);
         self.names.retain(|name| !is_in(name));
         // The names of folders in it are certain now too, or have gone with all that was in them.
@@ -154,6 +154,13 @@ fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 impl Image {
+    /// The files that a folder holds now.
+    pub fn of(folder: &Path) -> Self {
+        let mut files = Files::new();
+        read(folder, Path::new(""), &Files::new(), &mut files);
+        Self(files)
+    }
+
     /// Makes `folder` hold these files and nothing else.
     pub fn write_to(&self, folder: &Path) {
         let _ = fs::remove_dir_all(folder);
@@ -166,6 +173,7 @@ impl Image {
         }
     }
 
+    /// The files, each with its length.
     pub fn names(&self) -> Vec<String> {
         let files = self.0.iter();
         files

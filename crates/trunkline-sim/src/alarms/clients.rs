@@ -1,0 +1,283 @@
+//! Client programs that follow alarms over connections: the list of all alarms first, then the states
+//! as fields of their variables, and the journal from the number that its variable announces.
+
+use std::collections::BTreeMap;
+
+use trunkline_client::request::{AlarmJournal, Alarms};
+use trunkline_client::{AlarmQuery, Event, RequestId, SubscribeOptions, SubscriptionId};
+use trunkline_types::alarm::AlarmJournalQuery;
+use trunkline_types::{Contract, Lost, Position, Reading, Tick, Value};
+
+use super::checker::{AlarmChecker, Key};
+use super::followers::Item;
+use super::host::JOURNAL;
+use super::plan::{Follow, LIBRARY, pick};
+use crate::remote::Remote;
+use crate::rng::Rng;
+
+/// A program on another machine.
+#[derive(Debug)]
+pub struct Client {
+    pub remote: Remote,
+    contract: Contract,
+    /// The subscription of the states, and its items.
+    states: Option<(SubscriptionId, Vec<Followed>)>,
+    journal: Option<SubscriptionId>,
+    /// A page of the journal that it has asked for, and the entry that was announced then.
+    page: Option<(RequestId<AlarmJournal>, u64)>,
+    list: Option<(RequestId<Alarms>, Listed)>,
+    /// The session in which the list was last asked for.
+    listed_in: u64,
+    /// The next entry of the journal that it wants, and the newest that was announced.
+    pub next: u64,
+    newest: u64,
+}
+
+/// An alarm whose states it follows.
+#[derive(Debug)]
+struct Followed {
+    item: Item,
+    /// The start of the engine to which `item` refers.
+    epoch: u64,
+    last: Option<Position>,
+    /// The connection or the subscription has ended since then.
+    is_interrupted: bool,
+}
+
+/// What was known when the list was asked for.
+#[derive(Debug)]
+struct Listed {
+    epoch: u64,
+    redeployed: u64,
+    /// Places of the states of that time.
+    from: BTreeMap<Key, usize>,
+}
+
+impl Client {
+    pub fn new(number: u32, follow: Follow, rng: &mut Rng) -> Self {
+        Self {
+            remote: Remote::new(number, rng),
+            contract: follow.contract(),
+            states: None,
+            journal: None,
+            page: None,
+            list: None,
+            listed_in: 0,
+            next: 1,
+            newest: 0,
+        }
+    }
+
+    /// The alarms are others now.
+    pub fn replaced(&mut self) {
+        if let Some((states, _)) = self.states.take() {
+            self.remote.core.unsubscribe(states);
+        }
+    }
+
+    /// The engine has started, perhaps with other alarms.
+    pub fn started(&mut self, checker: &AlarmChecker) {
+        let keys = keys(checker);
+        let followed = self.states.iter().flat_map(|(_, items)| items);
+        if !followed.map(|followed| &followed.item.key).eq(&keys) {
+            self.replaced();
+        }
+    }
+
+    /// The program's turn: it subscribes what it does not follow, takes everything that has arrived,
+    /// and asks for more. `epoch` is that of the engine.
+    pub fn act(&mut self, now: Tick, epoch: u64, checker: &mut AlarmChecker, rng: &mut Rng) {
+        self.subscribe(epoch, checker);
+        self.take_states(now, epoch, checker);
+        self.take_journal(now, checker, rng);
+        self.take_list(epoch, checker);
+        self.remote.wake();
+    }
+
+    fn subscribe(&mut self, epoch: u64, checker: &mut AlarmChecker) {
+        let options = SubscribeOptions::default();
+        let core = &mut self.remote.core;
+        if self.journal.is_none() {
+            match core.subscribe(&[JOURNAL], Contract::Latest, options) {
+                Ok(journal) => self.journal = Some(journal),
+                Err(error) => checker.fail(|| format!("{JOURNAL} cannot be followed: {error}")),
+            }
+        }
+        if self.states.is_some() {
+            return;
+        }
+        let keys = keys(checker);
+        let fields = keys.iter();
+        let fields = fields.map(|(variable, alarm)| format!("{variable}#alarm.{alarm}.state"));
+        match core.subscribe(&fields.collect::<Vec<_>>(), self.contract, options) {
+            Ok(states) => {
+                let items = keys.into_iter().map(|key| Followed {
+                    item: Item::new(key, checker),
+                    epoch,
+                    last: None,
+                    is_interrupted: false,
+                });
+                self.states = Some((states, items.collect()));
+            }
+            Err(error) => checker.fail(|| format!("states cannot be followed: {error}")),
+        }
+    }
+
+    fn take_states(&mut self, now: Tick, epoch: u64, checker: &mut AlarmChecker) {
+        let Some((states, items)) = &mut self.states else {
+            return;
+        };
+        while let Some(event) = self.remote.core.next_event(now, *states) {
+            match event {
+                Event::Reading { item, reading } => match items.get_mut(item as usize) {
+                    Some(followed) => followed.take(&reading, epoch, checker),
+                    None => checker.fail(|| format!("a reading of item {item}, which is none")),
+                },
+                Event::Ended { item, .. } | Event::ItemError { item, .. } => {
+                    if let Some(followed) = items.get_mut(item as usize) {
+                        followed.is_interrupted = true;
+                    }
+                }
+                Event::Disconnected { .. } => {
+                    let all = items.iter_mut();
+                    all.for_each(|followed| followed.is_interrupted = true);
+                }
+                Event::Connected { .. } => {}
+            }
+        }
+    }
+
+    /// Takes a page of the journal, and asks for the next one until the announced entry was read.
+    fn take_journal(&mut self, now: Tick, checker: &mut AlarmChecker, rng: &mut Rng) {
+        let core = &mut self.remote.core;
+        while let Some(event) = self
+            .journal
+            .and_then(|journal| core.next_event(now, journal))
+        {
+            if let Event::Reading { reading, .. } = event
+                && let Value::U64(newest) = reading.sample.value
+            {
+                self.newest = self.newest.max(newest);
+            }
+        }
+        let page = self
+            .page
+            .and_then(|(page, newest)| Some((core.take(page)?, newest)));
+        if let Some((answer, newest)) = page {
+            self.page = None;
+            if let Ok(page) = answer {
+                let before = self.next;
+                self.next = checker.read(before, &page);
+                if page.next.is_none() && self.next <= newest {
+                    checker.fail(|| {
+                        format!("H-11: entry {newest} was announced, and the journal has fewer")
+                    });
+                }
+            }
+        }
+        if self.page.is_none() && self.next <= self.newest {
+            let query = AlarmJournalQuery {
+                from: Some(self.next),
+                limit: pick(rng, &[0, 1, 3, 50]),
+                ..AlarmJournalQuery::default()
+            };
+            let page = core.alarm_journal(query).ok();
+            self.page = page.map(|page| (page, self.newest));
+        }
+    }
+
+    /// Asks for the list of all alarms, once for each session, and compares it.
+    fn take_list(&mut self, epoch: u64, checker: &mut AlarmChecker) {
+        let core = &mut self.remote.core;
+        if let Some((list, before)) = self.list.take() {
+            match core.take(list) {
+                Some(Ok(statuses)) => {
+                    let states = statuses.into_iter().map(|status| {
+                        let key = (status.variable, status.definition.name.clone());
+                        (key, status.record.state)
+                    });
+                    let present = (epoch, checker.totals.redeployed);
+                    if (before.epoch, before.redeployed) == present {
+                        checker.listed(&states.collect(), &before.from);
+                    }
+                }
+                Some(Err(_)) => self.listed_in = 0,
+                None => self.list = Some((list, before)),
+            }
+        }
+        let session = core.session().map(|session| session.session);
+        if let Some(session) = session.filter(|session| *session != self.listed_in)
+            && self.list.is_none()
+        {
+            let from = checker.history.iter();
+            let from = from.map(|(key, states)| (key.clone(), states.len() - 1));
+            let before = Listed {
+                epoch,
+                redeployed: checker.totals.redeployed,
+                from: from.collect(),
+            };
+            let list = core.alarms(AlarmQuery::default()).ok();
+            self.list = list.map(|list| (list, before));
+            self.listed_in = session;
+        }
+    }
+
+    /// Nothing is in transit: it has the newest state of each alarm, and every entry of the journal.
+    pub fn check_settled(&self, end: u64, checker: &mut AlarmChecker) {
+        if self.remote.core.session().is_none() {
+            checker.fail(|| "B-11: a client is not connected".to_owned());
+        }
+        for followed in self.states.iter().flat_map(|(_, items)| items) {
+            followed.item.check_settled(checker);
+        }
+        if self.next <= end {
+            let next = self.next;
+            checker.fail(|| format!("H-11: a client has no entry from {next} to {end}"));
+        }
+    }
+}
+
+impl Followed {
+    fn take(&mut self, reading: &Reading, epoch: u64, checker: &mut AlarmChecker) {
+        let Reading { position, lost, .. } = *reading;
+        let Value::String(text) = &reading.sample.value else {
+            return checker.fail(|| format!("SV-04: a state is no text: {reading:?}"));
+        };
+        let before = self.last.replace(position);
+        let is_interrupted = std::mem::take(&mut self.is_interrupted);
+        if position.epoch != epoch {
+            // The states of earlier starts are not known any more.
+            return;
+        }
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            self.item.restart();
+        }
+        let Some(before) = before.filter(|before| before.epoch == epoch) else {
+            if before.is_some() && !lost.unknown {
+                let key = &self.item.key;
+                checker.fail(|| format!("B-03: over a start, no loss is unknown: {key:?}"));
+            }
+            return self.item.receive(text, None, checker);
+        };
+        // Without subscribers a field is closed. One that is opened again begins with sequence 1.
+        let is_new_field = is_interrupted && position.sequence <= before.sequence;
+        let missed = count(&lost);
+        if !is_new_field && before.sequence + 1 + missed != position.sequence {
+            let key = &self.item.key;
+            checker.fail(|| format!("B-03: {key:?}: {before:?} and then {reading:?}"));
+        }
+        let known = (!is_interrupted && !lost.unknown).then_some(missed);
+        self.item.receive(text, known, checker);
+    }
+}
+
+/// The alarms that there are.
+fn keys(checker: &AlarmChecker) -> Vec<Key> {
+    let alarms = checker.alarms().into_iter();
+    let keys = alarms.map(|(variable, alarm, ..)| (format!("{LIBRARY}/{variable}"), alarm));
+    keys.collect()
+}
+
+fn count(lost: &Lost) -> u64 {
+    lost.coalesced + lost.queue + lost.overrun + lost.disconnect
+}

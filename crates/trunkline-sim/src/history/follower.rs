@@ -1,0 +1,189 @@
+//! A client program with a subscription that begins in the past: the production `RecordedEvents`
+//! between its subscription and its queries of the history, over a connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trunkline_client::request::History;
+use trunkline_client::{Event, RecordedEvents, RequestId, SubscribeOptions, SubscriptionId};
+use trunkline_types::history::is_late_sequence;
+use trunkline_types::{Contract, Position, Reading, Tick, Timestamp, wire};
+
+use super::checker::HistoryChecker;
+use super::plan::FOLLOWED;
+use crate::remote::Remote;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+#[derive(Debug)]
+pub struct Follower {
+    pub remote: Remote,
+    subscription: Option<SubscriptionId>,
+    recorded: RecordedEvents,
+    page: Option<RequestId<History>>,
+    /// The updates that it has received, by epoch and sequence.
+    seen: BTreeSet<(u64, u64)>,
+    /// The last update of each epoch, without late samples.
+    last: BTreeMap<u64, u64>,
+    /// The epoch of the last reading, and the later epochs whose first reading reports an unknown loss.
+    epoch: u64,
+    unknown: BTreeSet<u64>,
+}
+
+impl Follower {
+    /// Follows everything from the beginning on.
+    pub fn new(rng: &mut Rng) -> Self {
+        let mut remote = Remote::new(0, rng);
+        let names = [FOLLOWED];
+        let options = SubscribeOptions::default();
+        let subscription = remote.core.subscribe(&names, Contract::ALL, options);
+        Self {
+            remote,
+            subscription: subscription.ok(),
+            recorded: RecordedEvents::new(&names, Timestamp::from_nanos(0)),
+            page: None,
+            seen: BTreeSet::new(),
+            last: BTreeMap::new(),
+            epoch: 0,
+            unknown: BTreeSet::new(),
+        }
+    }
+
+    /// The program's turn: it takes everything that there is, and asks for a page of the history if it
+    /// needs one. As in the product, it waits for the page while it is connected.
+    pub fn act(&mut self, now: Tick, checker: &mut HistoryChecker, trace: &mut Trace) {
+        let Some(subscription) = self.subscription else {
+            return checker.fail(|| format!("{FOLLOWED} cannot be subscribed"));
+        };
+        loop {
+            while let Some(event) = self.recorded.next_event() {
+                trace.detail(now, || format!("the subscriber has {}", brief(&event)));
+                self.take(event, checker);
+            }
+            let core = &mut self.remote.core;
+            if let Some(query) = self.recorded.query() {
+                if let Some(answer) = self.page.and_then(|page| core.take(page)) {
+                    self.page = None;
+                    checker.totals.filled += 1;
+                    match answer {
+                        Ok(page) => self.recorded.take_page(page),
+                        Err(fault) => {
+                            checker.fail(|| format!("B-63: no page: {}", fault.sentence));
+                            self.recorded.give_up();
+                        }
+                    }
+                    continue;
+                }
+                if core.session().is_some() {
+                    if self.page.is_none() {
+                        trace.detail(now, || format!("the subscriber asks for {query:?}"));
+                        self.page = core.history(query.clone()).ok();
+                        self.remote.wake();
+                    }
+                    return;
+                }
+                // The page is read when the connection is up again.
+                if let Some(page) = self.page.take() {
+                    core.forget(page);
+                }
+            }
+            match core.next_event(now, subscription) {
+                Some(event) => {
+                    // The client may have credit to give.
+                    self.remote.wake();
+                    self.recorded.take_event(event);
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event, checker: &mut HistoryChecker) {
+        match event {
+            Event::Reading { reading, .. } => self.take_reading(&reading, checker),
+            Event::Ended { sentence, .. } => {
+                checker.fail(|| format!("B-63: the subscription of {FOLLOWED} ends: {sentence}"));
+            }
+            Event::Connected { .. }
+            | Event::Disconnected { .. }
+            // The variable is not deployed yet when the engine has just started.
+            | Event::ItemError { .. } => {}
+        }
+    }
+
+    fn take_reading(&mut self, reading: &Reading, checker: &mut HistoryChecker) {
+        let position = reading.position;
+        let is_late = is_late_sequence(position.sequence);
+        if !is_late && self.epoch != position.epoch {
+            self.epoch = position.epoch;
+            if reading.lost.unknown {
+                self.unknown.insert(position.epoch);
+            }
+        }
+        if position.sequence == 0 {
+            // There is no value yet in this start of the engine.
+            self.last.entry(position.epoch).or_default();
+            return;
+        }
+        checker.totals.followed += 1;
+        let place = (position.epoch, position.sequence);
+        let mut value = Vec::new();
+        wire::encode_value(&reading.sample.value, &mut value);
+        let is_right = checker.accepted.get(&place).is_some_and(|line| {
+            line.value == value
+                && line.quality == reading.sample.quality.to_bits()
+                && line.key.time == reading.sample.source_timestamp.as_nanos()
+        });
+        if !is_right {
+            let accepted = format!("{:?}", checker.accepted.get(&place));
+            checker.fail(|| format!("B-63: a subscriber receives {reading:?}, not {accepted}"));
+        }
+        if !self.seen.insert(place) {
+            checker.fail(|| format!("B-63: a subscriber receives {position:?} twice"));
+        }
+        if is_late {
+            return;
+        }
+        let last = self.last.insert(position.epoch, position.sequence);
+        let Some(last) = last else {
+            return;
+        };
+        if last >= position.sequence {
+            checker.fail(|| format!("B-63: a subscriber receives {position:?} after {last}"));
+        } else if last + 1 != position.sequence && reading.lost.is_none() {
+            checker.fail(|| format!("B-63: {reading:?} comes after {last}, and nothing is lost"));
+        }
+    }
+
+    /// Nothing is in transit, and everything is recorded: it has every update that is durable or of the
+    /// present start. It knows of each start that lacks updates.
+    pub fn check_settled(&self, epoch: u64, checker: &mut HistoryChecker) {
+        let is_missing =
+            |place: &(u64, u64)| !is_late_sequence(place.1) && !self.seen.contains(place);
+        let missing = checker
+            .accepted
+            .iter()
+            .filter(|(place, _)| is_missing(place));
+        let mut untold = missing.filter(|(place, line)| {
+            let mut later = self.last.range(place.0 + 1..);
+            let is_known = later
+                .next()
+                .is_some_and(|(epoch, _)| self.unknown.contains(epoch));
+            place.0 == epoch || checker.is_durable(line) || !is_known
+        });
+        if let Some((_, line)) = untold.next() {
+            let (line, more) = (line.clone(), untold.count());
+            checker.fail(|| format!("B-63: a subscriber lacks {line:?} and {more} more updates"));
+        }
+    }
+}
+
+/// An event, for people.
+fn brief(event: &Event) -> String {
+    match event {
+        Event::Reading { reading, .. } => {
+            let Position { epoch, sequence } = reading.position;
+            format!("{epoch}.{sequence} {:?}", reading.lost)
+        }
+        event => format!("{event:?}"),
+    }
+}

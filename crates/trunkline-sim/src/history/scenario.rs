@@ -1,0 +1,65 @@
+//! What the runner and the report need to know of history.
+
+#[cfg(feature = "planted")]
+use trunkline_types::planted::Bug;
+
+use super::checker::Totals;
+use super::fault::{FAULTS, Fault};
+use super::plan::Plan;
+use super::world::HistoryWorld;
+use crate::run::{Outcome, Scenario, panic_of};
+use crate::trace::Trace;
+
+/// The simulation of history.
+impl Scenario for Plan {
+    type Fault = Fault;
+    type Totals = Totals;
+    const RUNS: &'static str = "seeds of history";
+    const FAULTS: &'static [Fault] = FAULTS;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [Bug] = Bug::HISTORY;
+
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = HistoryWorld::new(self, trace);
+        let panic = panic_of(|| world.run());
+        Outcome {
+            violation: world.checker.violation.take().or(panic),
+            now: world.now,
+            trace: world.trace,
+            faults: world.faults,
+            totals: world.checker.totals,
+        }
+    }
+
+    fn counts(totals: &Totals) -> Vec<(&'static str, u64)> {
+        vec![
+            ("updates of recorded variables", totals.updates),
+            ("rows known to be durable", totals.durable),
+            ("rows read and compared", totals.rows),
+            ("queries", totals.queries),
+            ("of those, while rows moved between two pages", totals.moved),
+            ("commits", totals.commits),
+            ("commits that found no room", totals.failed),
+            ("segments closed", totals.closed),
+            (
+                "moves to files, and joined or removed files",
+                totals.maintained,
+            ),
+            ("starts compared with what was durable", totals.starts),
+            (
+                "rows that were not durable and survived an end",
+                totals.survived,
+            ),
+            ("files damaged", totals.damaged),
+            ("late samples recorded", totals.late),
+            ("events of series compared", totals.events),
+            ("connections of the subscriber", totals.connections),
+            ("readings that it received and compared", totals.followed),
+            ("pages of history for its gaps", totals.filled),
+        ]
+    }
+
+    fn sentence(fault: Fault) -> &'static str {
+        fault.sentence()
+    }
+}

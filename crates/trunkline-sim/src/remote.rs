@@ -1,0 +1,370 @@
+//! One client of an engine, and its connections: the production client and sessions at the two ends
+//! of simulated lines, for the worlds of alarms and of history.
+//!
+//! ```text
+//! ClientCore ~ line ~ Session      in use
+//!              line ~ Session      the client has left it, and the engine has not noticed
+//! ```
+//!
+//! A session gets a turn only when it was woken, when bytes have arrived, when its time has come, or
+//! when there is room again, so a missing wake-up shows as a late update.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trunkline_client::{ClientCore, ClientOptions};
+use trunkline_engine::{Administrator, Caller, Engine, Order, Principal, Reply, Rights, Wake};
+use trunkline_proto::Endpoint;
+use trunkline_serve::{ServeOptions, Session};
+use trunkline_types::{Moment, Tick};
+
+use crate::link::{CAPACITY, Direction, End, Way, ended, last_word, refusal, transmit};
+use crate::rng::Rng;
+
+/// Largest number of bytes read at once.
+const READ_MAX: usize = 16 << 10;
+/// Session numbers of each client.
+const SESSIONS: u32 = 1 << 20;
+
+/// The orders of sessions, until the host answers them.
+#[derive(Default)]
+struct Desk(Mutex<VecDeque<(Order, Reply)>>);
+
+impl Administrator for Desk {
+    fn submit(&self, _caller: &Caller, order: Order, reply: Reply) {
+        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.push_back((order, reply));
+    }
+}
+
+/// The engine as its sessions need it.
+pub struct Service {
+    engine: Engine,
+    options: Arc<ServeOptions>,
+    desk: Arc<Desk>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    pub fn new(engine: &Engine) -> Self {
+        let desk = Arc::new(Desk::default());
+        let options = ServeOptions {
+            administrator: Some(Arc::clone(&desk) as Arc<dyn Administrator>),
+            ..ServeOptions::default()
+        };
+        Self {
+            engine: engine.clone(),
+            options: Arc::new(options),
+            desk,
+        }
+    }
+
+    /// Returns the next order without an answer.
+    pub fn take_order(&self) -> Option<(Order, Reply)> {
+        let mut orders = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.pop_front()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Bell(Arc<Mutex<bool>>);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+impl Bell {
+    fn is_rung(&self) -> bool {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> bool {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The engine's end of a line.
+struct Served {
+    session: Session,
+    bell: Bell,
+    /// It has more to send, or room again.
+    is_due: bool,
+}
+
+#[derive(Default)]
+struct Line {
+    to_engine: Direction,
+    to_client: Direction,
+    /// `None` once the engine's end is closed.
+    served: Option<Served>,
+    /// The client's end is closed.
+    is_left: bool,
+}
+
+/// A client with its lines, the newest of which it uses unless it has left it.
+pub struct Remote {
+    pub core: ClientCore,
+    pub connections: u64,
+    number: u32,
+    way: Way,
+    rng: Rng,
+    lines: Vec<Line>,
+    /// The client has more to send, or room again.
+    is_due: bool,
+    /// The sessions have no turns before this time.
+    engine_paused_until: Tick,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("core", &self.core)
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Creates a client that is not connected. `number` is different for each client of an engine.
+    pub fn new(number: u32, rng: &mut Rng) -> Self {
+        let mut rng = rng.fork();
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.08));
+        let options = ClientOptions {
+            seed: rng.bits(),
+            ..ClientOptions::default()
+        };
+        Self {
+            core: ClientCore::new(options),
+            connections: 0,
+            number,
+            way: Way {
+                delay,
+                jitter: delay.mul_f64([0.0, 0.5][rng.index(2)]),
+                piece_max: [CAPACITY, 1500, 100][rng.index(3)],
+                ..Way::perfect()
+            },
+            rng,
+            lines: Vec::new(),
+            is_due: false,
+            engine_paused_until: Tick::ZERO,
+        }
+    }
+
+    /// The program has asked the client for something: it gets a turn at once.
+    pub fn wake(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Returns the time at which one of the ends next has something to do; a past time means now.
+    pub fn next(&self) -> Option<Tick> {
+        let dial = match self.lines.last() {
+            Some(line) if !line.is_left => None,
+            _ => self.core.poll_dial(),
+        };
+        let own = self.is_due.then_some(Tick::ZERO);
+        let lines = self.lines.iter().flat_map(|line| {
+            let client = match line.is_left {
+                true => [None, None],
+                false => [
+                    self.core.poll_timeout(),
+                    line.to_client.next_arrival(&self.way),
+                ],
+            };
+            let served = line.served.as_ref();
+            let served = served.map_or([None; 3], |served| {
+                let is_due = served.is_due || served.bell.is_rung();
+                let takes = served.session.wants_input();
+                [
+                    served.session.poll_timeout(),
+                    line.to_engine.next_arrival(&self.way).filter(|_| takes),
+                    is_due.then_some(Tick::ZERO),
+                ]
+            });
+            let paused_until = self.engine_paused_until;
+            let served = served.into_iter().flatten();
+            let served = served.map(move |due| due.max(paused_until));
+            client.into_iter().flatten().chain(served)
+        });
+        lines.chain(dial).chain(own).min()
+    }
+
+    /// Does what is due at both ends. Dials are refused while there is no `service`.
+    pub fn turn(&mut self, at: Moment, service: Option<&Service>) {
+        self.dial(at, service);
+        let is_paused = at.now < self.engine_paused_until;
+        for line in self.lines.iter_mut().filter(|_| !is_paused) {
+            if line.serve(at, &self.way, &mut self.rng) {
+                self.is_due = true;
+            }
+        }
+        self.drive(at);
+        let is_open = |line: &Line| line.served.is_some() || !line.is_left;
+        self.lines.retain(is_open);
+    }
+
+    /// The client's end of the line in use.
+    fn used(&mut self) -> Option<&mut Line> {
+        self.lines.last_mut().filter(|line| !line.is_left)
+    }
+
+    fn dial(&mut self, at: Moment, service: Option<&Service>) {
+        let is_due = self.core.poll_dial().is_some_and(|due| due <= at.now);
+        if !is_due || self.used().is_some() {
+            return;
+        }
+        let Some(service) = service else {
+            return self.core.handle_disconnected(at.now, refusal());
+        };
+        self.connections += 1;
+        let caller = Caller {
+            session: (self.number + 1) * SESSIONS + self.connections as u32,
+            principal: Principal::Loopback,
+            origin: Arc::from("127.0.0.1:50000"),
+            rights: Rights::ALL,
+            remote: true,
+        };
+        let bell = Bell::default();
+        let (engine, options) = (service.engine.clone(), Arc::clone(&service.options));
+        let mut session = Session::new(engine, options, caller, Box::new(bell.clone()));
+        session.handle_connected(at.now, at.wall);
+        self.lines.push(Line {
+            served: Some(Served {
+                session,
+                bell,
+                is_due: true,
+            }),
+            ..Line::default()
+        });
+        self.core.handle_connected(at.now, at.wall);
+    }
+
+    /// A turn of the client.
+    fn drive(&mut self, at: Moment) {
+        self.is_due = false;
+        let Self {
+            core,
+            lines,
+            way,
+            rng,
+            is_due,
+            ..
+        } = self;
+        let Some(line) = lines.last_mut().filter(|line| !line.is_left) else {
+            return;
+        };
+        let mut input = Vec::new();
+        line.to_client.read(at.now, READ_MAX, way, &mut input);
+        if !input.is_empty() {
+            core.handle_input(at.now, at.wall, &input);
+            if let Some(served) = &mut line.served {
+                served.is_due |= std::mem::take(&mut line.to_client.was_full);
+            }
+        }
+        if core.poll_timeout().is_some_and(|due| due <= at.now) {
+            core.handle_timeout(at.now, at.wall);
+        }
+        let send = |to: &mut Direction, bytes: &[u8]| to.send(at.now, bytes, way, rng);
+        *is_due = transmit(core, &mut line.to_engine, at, send);
+        let closes = core.wants_close().filter(|_| !*is_due);
+        let gone = line.to_client.ended(at.now, way);
+        if let Some(cause) = closes.or(gone.map(ended)) {
+            line.is_left = true;
+            let end = last_word(gone, &cause);
+            line.to_engine.finish(at.now, end, way);
+            core.handle_disconnected(at.now, cause);
+        }
+    }
+
+    /// Cuts the connection at any byte in flight.
+    pub fn cut(&mut self, now: Tick) {
+        let end = self.some_end();
+        let Self { lines, rng, .. } = self;
+        let Some(line) = lines.last_mut().filter(|line| !line.is_left) else {
+            return;
+        };
+        for direction in [&mut line.to_client, &mut line.to_engine] {
+            let kept = rng.index(direction.bytes() + 1);
+            direction.cut(now, kept, end);
+        }
+    }
+
+    /// No bytes arrive before this time, and neither end is notified.
+    pub fn silence(&mut self, until: Tick) {
+        self.way.silent_until = self.way.silent_until.max(until);
+    }
+
+    /// The engine's process does nothing before this time.
+    pub fn pause_engine(&mut self, until: Tick) {
+        self.engine_paused_until = self.engine_paused_until.max(until);
+    }
+
+    /// Ends every silence and pause.
+    pub fn heal(&mut self) {
+        (self.way.silent_until, self.engine_paused_until) = (Tick::ZERO, Tick::ZERO);
+    }
+
+    /// The engine's process has ended.
+    pub fn engine_ended(&mut self, now: Tick) {
+        self.engine_paused_until = Tick::ZERO;
+        let end = self.some_end();
+        for line in &mut self.lines {
+            if line.served.take().is_some() {
+                line.to_client.finish(now, end, &self.way);
+            }
+        }
+    }
+
+    fn some_end(&mut self) -> End {
+        match self.rng.chance(0.5) {
+            true => End::Fin,
+            false => End::Reset,
+        }
+    }
+}
+
+impl Line {
+    /// A turn of the session. Returns true if the client has room again.
+    fn serve(&mut self, at: Moment, way: &Way, rng: &mut Rng) -> bool {
+        let Some(served) = &mut self.served else {
+            return false;
+        };
+        let session = &mut served.session;
+        let mut input = Vec::new();
+        if session.wants_input() {
+            self.to_engine.read(at.now, READ_MAX, way, &mut input);
+        }
+        let took_input = !input.is_empty();
+        if took_input {
+            session.handle_input(at.now, at.wall, &input);
+        }
+        let has_room = took_input && std::mem::take(&mut self.to_engine.was_full);
+        let is_timed = session.poll_timeout().is_some_and(|due| due <= at.now);
+        if is_timed {
+            session.handle_timeout(at.now, at.wall);
+        }
+        let is_woken = served.bell.take();
+        if took_input || is_timed || is_woken || served.is_due {
+            let send = |to: &mut Direction, bytes: &[u8]| to.send(at.now, bytes, way, rng);
+            served.is_due = transmit(session, &mut self.to_client, at, send);
+        }
+        let closes = session.wants_close().filter(|_| !served.is_due);
+        // Bytes that the session does not accept yet come before the end.
+        let gone = self.to_engine.ended(at.now, way);
+        if let Some(cause) = closes.or(gone.map(ended)) {
+            let end = last_word(gone, &cause);
+            session.handle_disconnected(at.now, cause);
+            self.to_client.finish(at.now, end, way);
+            self.served = None;
+        }
+        has_room
+    }
+}

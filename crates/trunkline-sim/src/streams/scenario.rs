@@ -1,0 +1,65 @@
+//! What the runner and the report need to know of streams.
+
+#[cfg(feature = "planted")]
+use trunkline_types::planted::Bug;
+
+use super::checker::Totals;
+use super::fault::{FAULTS, Fault};
+use super::plan::Plan;
+use super::world::World;
+use crate::run::{Outcome, Scenario, panic_of};
+use crate::trace::Trace;
+
+/// The simulation of streams.
+impl Scenario for Plan {
+    type Fault = Fault;
+    type Totals = Totals;
+    const RUNS: &'static str = "seeds of streams";
+    const FAULTS: &'static [Fault] = FAULTS;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [Bug] = Bug::STREAMS;
+
+    fn run(self, trace: Trace) -> Outcome<Self> {
+        let mut world = World::new(self, trace);
+        let panic = panic_of(|| world.run());
+        let mut outcome = Outcome::<Self> {
+            violation: panic,
+            now: world.now,
+            trace: std::mem::take(&mut world.trace),
+            faults: std::mem::take(&mut world.faults),
+            totals: Totals::default(),
+        };
+        if let Ok(mut checker) = world.shared.checker.try_borrow_mut() {
+            outcome.violation = checker.violation.take().or(outcome.violation);
+            outcome.totals = checker.totals;
+            outcome.totals.connections = world.connections;
+        }
+        if outcome.violation.is_some() {
+            // Ends still in use would wait when dropped, but simulated time no longer passes.
+            std::mem::forget(world);
+        }
+        outcome
+    }
+
+    fn counts(totals: &Totals) -> Vec<(&'static str, u64)> {
+        vec![
+            ("connections", totals.connections),
+            ("elements written", totals.written),
+            ("elements read and compared", totals.delivered),
+            ("calls that ran out of time", totals.late),
+            ("flushes checked", totals.flushed),
+            ("ends created", totals.ends),
+            ("of those, from a journal", totals.resumed),
+            (
+                "readers that learned that their stream is over",
+                totals.over,
+            ),
+            ("counts of undelivered elements checked", totals.lefts),
+            ("streams compared after the heal", totals.compared),
+        ]
+    }
+
+    fn sentence(fault: Fault) -> &'static str {
+        fault.sentence()
+    }
+}
