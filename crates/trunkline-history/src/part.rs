@@ -28,7 +28,7 @@ use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation}
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnPath;
-use trunkline_types::history::{HistoryMark, Rows};
+use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::checked::{CheckedFile, ChecksumWriter};
@@ -769,6 +769,7 @@ impl Part {
             batch: None,
             at: 0,
             ranges: left.collect(),
+            last: None,
         })
     }
 
@@ -800,6 +801,8 @@ pub(crate) struct PartStream {
     at: usize,
     /// What is left to read: series, next row, end.
     ranges: VecDeque<(u32, u64, u64)>,
+    /// The key of the last row or event that was taken of the first of these.
+    last: Option<RowKey>,
 }
 
 impl PartStream {
@@ -808,6 +811,13 @@ impl PartStream {
         self.ranges
             .front()
             .is_some_and(|(id, next, _)| (*id, *next) == (series, row))
+    }
+
+    /// Returns the next row of a series, and the key of the last one before it, if the stream is
+    /// within this series.
+    pub(crate) fn position(&self, series: u32) -> Option<(u64, RowKey)> {
+        let (id, next, _) = self.ranges.front()?;
+        Some((*next, self.last?)).filter(|_| *id == series)
     }
 
     /// Returns true if nothing is left to read.
@@ -849,8 +859,11 @@ impl PartStream {
         read.read(self.at..self.at + count, &series.data_type, rows)?;
         self.at += count;
         *at += count as u64;
+        let of_rows = rows.len().checked_sub(1).and_then(|last| rows.key(last));
+        self.last = of_rows.max(rows.marks().last().map(|mark| mark.key));
         if *at == *end {
             self.ranges.pop_front();
+            self.last = None;
         }
         Ok(count as u64)
     }
@@ -912,7 +925,7 @@ fn page_times(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod tests {
-    use trunkline_types::history::{Row, RowKey};
+    use trunkline_types::history::Row;
     use trunkline_types::{DataType, Quality, wire};
 
     use super::*;

@@ -19,6 +19,7 @@ use crate::summary::{Summary, SummaryBucket};
 const ROOM: Room = Room {
     rows: 32 << 10,
     bytes: 2 << 20,
+    is_exact: false,
 };
 
 /// A query of buckets.

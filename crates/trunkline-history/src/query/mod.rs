@@ -60,6 +60,7 @@ pub(crate) fn read(
             limit => PAGE_ROWS.min(limit as usize),
         },
         bytes: PAGE_BYTES,
+        is_exact: true,
     };
     let mut page = HistoryPage::default();
     let cursor = |one: &Series, after: Option<RowKey>, series: SeriesProgress| HistoryCursor {
@@ -142,6 +143,7 @@ impl Room {
         Self {
             rows: self.rows.saturating_sub(data.len()),
             bytes: self.bytes.saturating_sub(bytes + 64),
+            is_exact: self.is_exact,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::steps::{RowValue, Step, content_of, steps};
 const ROOM: Room = Room {
     rows: 8 << 10,
     bytes: 2 << 20,
+    is_exact: false,
 };
 /// Points of a window from which the rows are read on, instead of searching the next one.
 const DENSE: usize = 16;
@@ -111,7 +112,11 @@ impl Points<'_, '_> {
                 since: i64::MIN,
                 last: key.time,
             };
-            let one = Room { rows: 1, ..ROOM };
+            let one = Room {
+                rows: 1,
+                is_exact: true,
+                ..ROOM
+            };
             let window = self.reading.window(Some(previous_key(key)), span, one)?;
             if window.rows.key(0) == Some(key) {
                 builder.before = Some(self.sample(&window.rows, 0, key));

@@ -142,6 +142,14 @@ impl Page {
         found.flatten()
     }
 
+    /// Returns the next row of a series in a file that is being read, if all rows before it have
+    /// keys up to this one.
+    fn row_after(&self, part: &Part, series: u32, after: RowKey) -> Option<u64> {
+        let streams = self.streams.borrow();
+        let (next, last) = streams.get(&part.path)?.position(series)?;
+        (last <= after).then_some(next)
+    }
+
     fn is_unreadable(&self, part: &Part) -> bool {
         let unreadable = self.unreadable.borrow();
         !unreadable.is_empty() && unreadable.contains(&part.path)
@@ -168,6 +176,9 @@ pub(crate) struct Room {
     /// Number of rows and events.
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// False if a window may have as many rows more as are read at a time, which saves reading them
+    /// again.
+    pub(crate) is_exact: bool,
 }
 
 /// Consecutive rows and events.
@@ -251,9 +262,11 @@ impl Reading<'_> {
                 Some(next) => source.rows.seek(next).max(source.at + 1),
                 None => source.end,
             };
-            let stop = stop
-                .min(source.end)
-                .min(source.at + room.rows.saturating_sub(out.len()));
+            let most = match room.is_exact {
+                true => room.rows.saturating_sub(out.len()),
+                false => usize::MAX,
+            };
+            let stop = stop.min(source.end).min(source.at.saturating_add(most));
             out.append(&source.rows, source.at..stop);
             self.page.spend((stop - source.at) / 4);
             source.at = stop;
@@ -278,7 +291,8 @@ impl Reading<'_> {
                 && end.is_none_or(|end| mark.key <= end)
         });
         marks.sort_by_key(|mark| mark.key);
-        if out.len() + marks.len() > room.rows
+        if room.is_exact
+            && out.len() + marks.len() > room.rows
             && let Some(last) = key_at(&out, &marks, room.rows)
         {
             let mut fewer = Rows::new(out.word_bytes());
@@ -475,6 +489,9 @@ impl Reading<'_> {
             let Some((first, end)) = self.page.or_damage(part, range) else {
                 continue;
             };
+            // Most windows begin where the one before has ended.
+            let next = after.and_then(|after| self.page.row_after(part, self.series.id, after));
+            let first = next.map_or(first, |next| next.clamp(first, end));
             sources.push(Source {
                 rows: Arc::new(Rows::new(None)),
                 at: 0,

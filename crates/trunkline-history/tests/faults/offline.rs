@@ -324,8 +324,14 @@ fn files_that_are_set_apart_keep_their_footers_and_replace_none() {
 /// catalogue, and is not taken for that of the new one.
 #[test]
 fn log_of_a_former_catalogue_is_not_that_of_a_new_one() {
-    let (killed, written, time) = killed();
-    let place = killed.path().join("killed");
+    let (origin, killed) = (folder(), folder());
+    let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
+    let mut written = write(&mut plant, 30);
+    plant.seal();
+    written.extend(write(&mut plant, 30));
+    plant.record();
+    let (place, time) = (killed.path().join("killed"), plant.time);
+    copy(origin.path(), &place);
     assert!(place.join("catalogue.sqlite-wal").exists());
     fs::remove_file(place.join("catalogue.sqlite")).unwrap();
     let wall = Timestamp::from_nanos(time);
