@@ -45,12 +45,11 @@ mod rules;
 mod sync;
 
 pub use crate::engine::{FileHistory, open};
-pub use crate::folder::backup_files;
 pub use crate::folder::compact::{Compacted, compact};
 pub use crate::folder::export::{arrow_batch, arrow_schema};
 pub use crate::folder::rebuild::{Rebuilt, rebuild};
 pub use crate::folder::verify::{Finding, Verified, verify};
-pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder};
+pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder, backup_files};
 
 /// Entries for the fuzz targets.
 #[cfg(fuzzing)]

@@ -461,6 +461,42 @@ fn updates_that_found_no_room_are_entered_as_lost() {
     assert_eq!(lost, figures.lost);
 }
 
+/// A file that cannot be read when its rows expire is removed when it can be read again.
+#[test]
+fn expired_file_that_could_not_be_read_is_removed_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = HistorySettings {
+        keep: Some(Duration::from_secs(3600)),
+        ..HistorySettings::default()
+    };
+    let rules = vec![rule("**", Some(settings))];
+    let variables = [("x", DataType::F64)];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &variables);
+    plant.write("rig/x", Value::F64(1.0));
+    plant.history.close_segment(plant.moment()).unwrap();
+    let maintain = |plant: &Plant| {
+        while plant.history.maintain(plant.moment().wall).unwrap() {}
+    };
+    maintain(&plant);
+    let (samples, elsewhere) = (folder.path().join("samples"), folder.path().join("other"));
+    let files = || {
+        let dates = std::fs::read_dir(&samples).unwrap();
+        let of_date = |date: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_dir(date.unwrap().path()).unwrap().count()
+        };
+        dates.map(of_date).sum::<usize>()
+    };
+    assert_eq!(files(), 1);
+    plant.time += 2 * 3600 * SECOND;
+    std::fs::rename(&samples, &elsewhere).unwrap();
+    maintain(&plant);
+    std::fs::rename(&elsewhere, &samples).unwrap();
+    assert_eq!(files(), 1, "nobody knew how old its rows are");
+    plant.time += 3600 * SECOND;
+    maintain(&plant);
+    assert_eq!(files(), 0);
+}
+
 /// Small files are joined, and rows that are no longer kept are removed.
 #[test]
 fn files_are_joined_and_old_rows_are_removed() {

@@ -482,6 +482,29 @@ fn total_of_a_long_time_reads_summaries_instead_of_rows() {
     assert!(work < 16_000, "the work of {work} rows");
 }
 
+/// The clock of a source is ahead: what it has not reached yet is not covered, as without a summary.
+///
+/// Behaviour: H-16.
+#[test]
+fn time_after_now_is_not_covered_by_a_summary() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &variables());
+    // After the variable was added.
+    for n in 1..=2_000 {
+        plant.write_at("x", &Value::F64(n as f64), START + n * SECOND);
+    }
+    plant.time = START + 500 * SECOND;
+    plant.seal();
+    let query = HistoryQuery {
+        since: Some(Timestamp::from_nanos(START)),
+        until: Some(Timestamp::from_nanos(START + 4_000 * SECOND)),
+        ..query_of("x", HistoryForm::Total)
+    };
+    let found = buckets_of(&pages(&plant, &query).0);
+    let counts = (found[0].count, found[0].covered);
+    assert_eq!(counts, (2_000, 499 * SECOND as u64));
+}
+
 /// Without a time the intervals begin with the first row, and are as narrow as asked for.
 #[test]
 fn points_without_since_begin_with_the_first_row() {

@@ -1,9 +1,9 @@
 //! The catalogue of a history, in SQLite: the series, and the Parquet files with their times.
 //!
 //! ```text
-//! series   id | name | data_type | units | retired      one row per variable and type
+//! series   id | name | data_type | units | sum          one row per variable and type
 //! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
-//!          summary
+//!          summary | sum                                one row per file
 //! ```
 
 pub(crate) mod snapshot;

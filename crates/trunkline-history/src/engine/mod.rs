@@ -2,7 +2,7 @@
 
 mod recorder;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -34,6 +34,9 @@ use crate::sync::lock;
 
 /// Time after which the recorder looks again whether a closed segment has become files.
 const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// Nanoseconds after which the age of the rows of a file that could not be read is found out again.
+const EXPIRY_RETRY: i64 = 600_000_000_000;
 
 /// Memory for the indices and summaries of files, which queries need again and again.
 const LOADED_BYTES_MAX: usize = 256 << 20;
@@ -72,6 +75,9 @@ pub struct FileHistory {
     unused: Mutex<Vec<Arc<Part>>>,
     /// Paths of files that cannot be joined, because they are damaged.
     skipped: Mutex<BTreeSet<String>>,
+    /// Paths of files that may have expired but could not be read, each with the time of the next
+    /// attempt.
+    unknown_expiry: Mutex<HashMap<String, i64>>,
     _lock: File,
 }
 
@@ -176,6 +182,7 @@ impl FileHistory {
             }),
             unused: Mutex::default(),
             skipped: Mutex::default(),
+            unknown_expiry: Mutex::default(),
             _lock: held,
         };
         history.set_series(series);
@@ -264,14 +271,23 @@ impl FileHistory {
         }
         let parts = Arc::clone(&lock(&self.stored).parts);
         let now = wall.as_nanos();
-        let expired: Vec<_> = parts
-            .iter()
-            .filter(|part| part.row.expires < now)
-            .cloned()
-            .collect();
-        if let Some(part) = expired.first() {
+        let is_due = |part: &&Arc<Part>| {
+            let unknown = lock(&self.unknown_expiry);
+            let next = unknown.get(&part.row.path);
+            part.row.expires < now && next.is_none_or(|next| *next <= now)
+        };
+        if let Some(part) = parts.iter().find(is_due) {
             // The rules may keep rows for longer now than when the file was written.
-            let expires = join::expiry(part, &series, &keep_of);
+            let expires = match join::expiry(part, &series, &keep_of) {
+                Ok(expires) => expires,
+                Err(_) => {
+                    // Nobody knows how old the rows are; the file may be readable again later.
+                    let next = now.saturating_add(EXPIRY_RETRY);
+                    lock(&self.unknown_expiry).insert(part.row.path.clone(), next);
+                    return Ok(true);
+                }
+            };
+            lock(&self.unknown_expiry).remove(&part.row.path);
             let added = match expires < now {
                 true => Vec::new(),
                 false => vec![PartRow {

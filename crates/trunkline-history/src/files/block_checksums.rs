@@ -1,17 +1,22 @@
 //! Files with a checksum for each block, so that damage on the disk is detected and not read as
 //! data.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::sync::lock;
+
 /// Number of bytes that one checksum covers.
 pub(crate) const BLOCK: usize = 64 << 10;
+/// Blocks that an open file keeps: about one for each column that is read.
+const KEPT_BLOCKS: usize = 8;
 
 /// Computes the checksums of the bytes that are written through it.
 pub(crate) struct ChecksumWriter<W> {
@@ -74,6 +79,9 @@ pub(crate) struct CheckedFile {
     sums: Arc<Vec<u32>>,
     /// Number of bytes that the checksums cover.
     len: u64,
+    /// The last block of each of the newest reads, by its number. Most pages are smaller than a
+    /// block, and the next page of a column begins in the block in which this one ends.
+    kept: Arc<Mutex<VecDeque<(u64, Bytes)>>>,
 }
 
 impl CheckedFile {
@@ -82,7 +90,37 @@ impl CheckedFile {
             file: Arc::new(file),
             sums,
             len,
+            kept: Arc::default(),
         }
+    }
+
+    /// Returns a block, which is read and checked unless it was kept.
+    fn block(&self, number: u64) -> Result<Bytes> {
+        let kept = lock(&self.kept);
+        if let Some((_, block)) = kept.iter().find(|(known, _)| *known == number) {
+            return Ok(block.clone());
+        }
+        drop(kept);
+        let start = number * BLOCK as u64;
+        let length = self.len.saturating_sub(start).min(BLOCK as u64);
+        let mut block = vec![0; length as usize];
+        self.file
+            .read_exact_at(&mut block, start)
+            .map_err(|error| ParquetError::External(Box::new(error)))?;
+        if self.sums.get(number as usize) != Some(&crc32c::crc32c(&block)) {
+            let sentence = format!("the checksum of the block at byte {start} does not match");
+            return Err(ParquetError::General(sentence));
+        }
+        Ok(block.into())
+    }
+
+    fn keep(&self, number: u64, block: Bytes) {
+        let mut kept = lock(&self.kept);
+        kept.retain(|(known, _)| *known != number);
+        if kept.len() >= KEPT_BLOCKS {
+            kept.pop_front();
+        }
+        kept.push_back((number, block));
     }
 }
 
@@ -109,22 +147,27 @@ impl ChunkReader for CheckedFile {
             let sentence = "a page lies beyond the end of the file".to_owned();
             return Err(ParquetError::EOF(sentence));
         }
-        let first = start / BLOCK as u64 * BLOCK as u64;
-        let last = end.next_multiple_of(BLOCK as u64).min(self.len);
-        let mut bytes = vec![0; (last - first) as usize];
-        self.file
-            .read_exact_at(&mut bytes, first)
-            .map_err(|error| ParquetError::External(Box::new(error)))?;
-        for (index, block) in bytes.chunks(BLOCK).enumerate() {
-            let place = (first / BLOCK as u64) as usize + index;
-            if self.sums.get(place) != Some(&crc32c::crc32c(block)) {
-                let at = place * BLOCK;
-                let sentence = format!("the checksum of the block at byte {at} does not match");
-                return Err(ParquetError::General(sentence));
-            }
+        if length == 0 {
+            return Ok(Bytes::new());
         }
-        let from = (start - first) as usize;
-        Ok(Bytes::from(bytes).slice(from..from + length))
+        let (first, last) = (start / BLOCK as u64, (end - 1) / BLOCK as u64);
+        let mut bytes = Vec::new();
+        for number in first..=last {
+            let block = self.block(number)?;
+            let block_start = number * BLOCK as u64;
+            let from = start.saturating_sub(block_start) as usize;
+            let to = ((end - block_start) as usize).min(block.len());
+            let part = block.slice(from..to);
+            if number == last {
+                self.keep(number, block);
+            }
+            if first == last {
+                return Ok(part);
+            }
+            bytes.reserve(length - bytes.len());
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes.into())
     }
 }
 
@@ -155,5 +198,60 @@ impl Read for CheckedReader {
         }
         self.at += count as u64;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use super::*;
+
+    /// A file of four blocks and a half, with its content.
+    fn file_of(bytes: &[u8]) -> (tempfile::NamedTempFile, CheckedFile) {
+        let mut writer = ChecksumWriter::new(Vec::new());
+        writer.write_all(bytes).unwrap();
+        let sums = Arc::new(writer.sums().to_vec());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let opened = File::open(file.path()).unwrap();
+        let checked = CheckedFile::new(opened, sums, bytes.len() as u64);
+        (file, checked)
+    }
+
+    /// Pages of some bytes would otherwise cost the reading and checking of a block each.
+    #[test]
+    fn block_of_the_last_page_is_not_read_again_for_the_next_one() {
+        let bytes: Vec<u8> = (0..BLOCK * 9 / 2).map(|at| (at / 7) as u8).collect();
+        let (file, sut) = file_of(&bytes);
+        let read = |start: usize, length: usize| sut.get_bytes(start as u64, length);
+        for (start, length) in [(0, 1), (BLOCK - 3, 2 * BLOCK), (BLOCK * 4, 100), (5, 0)] {
+            assert_eq!(read(start, length).unwrap(), bytes[start..start + length]);
+        }
+        assert!(read(BLOCK * 4, BLOCK).is_err(), "it is beyond the end");
+        // What is read from now on is not in the file.
+        File::options()
+            .write(true)
+            .open(file.path())
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        for start in [3 * BLOCK - 3, BLOCK * 4 + 100] {
+            assert_eq!(read(start, 2).unwrap(), bytes[start..start + 2]);
+        }
+        assert!(read(BLOCK, 2).is_err(), "this one was not the last block");
+    }
+
+    #[test]
+    fn damaged_block_is_not_kept() {
+        let bytes = vec![7; 2 * BLOCK];
+        let (file, sut) = file_of(&bytes);
+        let mut damaged = bytes.clone();
+        damaged[BLOCK + 9] ^= 1;
+        std::fs::write(file.path(), damaged).unwrap();
+        for _ in 0..2 {
+            assert!(sut.get_bytes(0, 10).is_ok());
+            assert!(sut.get_bytes(BLOCK as u64, 10).is_err());
+            assert!(sut.get_bytes(BLOCK as u64 - 5, 10).is_err());
+        }
     }
 }

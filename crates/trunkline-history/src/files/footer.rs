@@ -20,7 +20,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::files::part::Span;
+use crate::files::part::SeriesSpan;
 
 const MAGIC: &[u8; 8] = b"TLHFOT01";
 const HEAD: usize = 16;
@@ -50,10 +50,10 @@ pub(crate) struct FileNote {
 
 /// The content of a footer.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct FooterContent {
     /// Without the keys and values.
     pub(crate) metadata: ParquetMetaData,
-    pub(crate) series: Vec<(Series, Span)>,
+    pub(crate) series: Vec<(Series, SeriesSpan)>,
     /// CRC32C of each block of 64 KiB before the footer.
     pub(crate) sums: Vec<u32>,
     pub(crate) note: FileNote,
@@ -111,8 +111,9 @@ impl Footer {
         file.write_all(&copy)?;
         file.sync_data()?;
         std::fs::rename(&unfinished, path)?;
-        if let Some(parent) = path.parent() {
-            File::open(parent)?.sync_all()?;
+        // The folder of the date may be new in `footers`, and this one in the folder of the history.
+        for above in path.ancestors().skip(1).take(3) {
+            File::open(above)?.sync_all()?;
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Footer {
         crc32c::crc32c(&self.bytes)
     }
 
-    pub(crate) fn content(&self) -> Result<Content, Error> {
+    pub(crate) fn content(&self) -> Result<FooterContent, Error> {
         let metadata = ParquetMetaDataReader::new()
             .with_page_index_policy(PageIndexPolicy::Optional)
             .parse_and_finish(self)?;
@@ -151,7 +152,7 @@ impl Footer {
         let pages = builder.take_page_index();
         let groups = builder.take_row_groups();
         let builder = ParquetMetaDataBuilder::new(slim).set_row_groups(groups);
-        Ok(Content {
+        Ok(FooterContent {
             metadata: builder.set_page_index(pages).build(),
             series,
             sums,
@@ -214,8 +215,8 @@ impl FileNote {
 }
 
 /// Returns the line of a series.
-pub(crate) fn line_of(series: &Series, span: &Span) -> String {
-    let Span {
+pub(crate) fn line_of(series: &Series, span: &SeriesSpan) -> String {
+    let SeriesSpan {
         first_row,
         rows,
         first_time,
@@ -231,10 +232,10 @@ pub(crate) fn line_of(series: &Series, span: &Span) -> String {
     line
 }
 
-fn span_of(line: &str) -> Option<(Series, Span)> {
+fn span_of(line: &str) -> Option<(Series, SeriesSpan)> {
     let mut words = line.split(' ');
     let id = words.next()?.parse().ok()?;
-    let span = Span {
+    let span = SeriesSpan {
         first_row: words.next()?.parse().ok()?,
         rows: words.next()?.parse().ok()?,
         first_time: words.next()?.parse().ok()?,

@@ -1,6 +1,6 @@
 //! Joins small files of one date into larger ones, and leaves out rows that are no longer kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,10 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
-use crate::files::part::{Part, PartWriter, segments_of};
+use crate::files::merge::Merge;
+use crate::files::part::{Part, PartWriter, SeriesSpan, segments_of};
 use crate::files::seal::expires_of;
+use crate::files::summary::Expected;
 
 /// Rows below which a file is small, and up to which files are joined.
 const SMALL_ROWS: u64 = 2 << 20;
@@ -18,6 +20,8 @@ const JOINED_ROWS: u64 = 8 << 20;
 /// The same for bytes of the files.
 const SMALL_BYTES: u64 = 16 << 20;
 const JOINED_BYTES: u64 = 64 << 20;
+/// Files that are joined at once, at most: all of them may be open.
+const FILES_MAX: usize = 32;
 /// Small files of a date that the engine joins at once, at least.
 pub(crate) const FILES_MIN: usize = 8;
 
@@ -33,6 +37,7 @@ pub(crate) fn choose(
         .filter(|part| part.row.rows < SMALL_ROWS && part.row.bytes < SMALL_BYTES)
         .filter(|part| !skipped.contains(&part.row.path))
         .collect();
+    let paths: HashSet<&str> = parts.iter().map(|part| part.row.path.as_str()).collect();
     small.sort_by_key(|part| (date_of(&part.row.path).to_owned(), part.row.segment));
     for of_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
         for start in 0..of_date.len() {
@@ -42,14 +47,11 @@ pub(crate) fn choose(
                 bytes += part.row.bytes;
                 rows <= JOINED_ROWS && bytes <= JOINED_BYTES
             };
-            let following = of_date.iter().skip(start).take_while(fits);
+            let following = of_date.iter().skip(start).take(FILES_MAX).take_while(fits);
             let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
             // A file that covers these has the name that the joined file would get.
-            let name = joined_path(&chosen);
-            let is_taken = parts
-                .iter()
-                .any(|part| Some(&part.row.path) == name.as_ref());
-            if chosen.len() >= least && !is_taken {
+            let is_taken = |path: String| paths.contains(path.as_str());
+            if chosen.len() >= least && !joined_path(&chosen).is_some_and(is_taken) {
                 return chosen;
             }
         }
@@ -71,24 +73,24 @@ pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns the time after which none of the rows of a part is kept. A part that cannot be read is
-/// kept, because nobody knows how old its rows are.
+/// Returns the time after which none of the rows of a part is kept.
+///
+/// # Errors
+/// The part cannot be read, so this time is not known.
 pub(crate) fn expiry(
     part: &Part,
     series: &[Series],
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
-) -> i64 {
-    let Ok(spans) = part.spans() else {
-        return i64::MAX;
-    };
+) -> Result<i64, Error> {
+    let known: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
     let of_engine = Series::of_engine();
-    let of_span = |(id, span): (u32, crate::files::part::Span)| {
-        let known = series.iter().find(|one| one.id == id);
-        let keep = keep_of(known.unwrap_or(&of_engine));
+    let of_span = |(id, span): (u32, SeriesSpan)| {
+        let keep = keep_of(known.get(&id).copied().unwrap_or(&of_engine));
         let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
         keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep))
     };
-    spans.into_iter().map(of_span).max().unwrap_or(i64::MIN)
+    let spans = part.spans()?.into_iter();
+    Ok(spans.map(of_span).max().unwrap_or(i64::MIN))
 }
 
 /// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows
@@ -103,40 +105,56 @@ pub(crate) fn join(
     let Some(path) = joined_path(parts) else {
         return Ok(None);
     };
-    let mut writer = PartWriter::create(folder, &path)?;
+    let mut expected: HashMap<u32, Expected> = HashMap::new();
     for part in parts {
-        let is_known = |id: u32| id == ENGINE_SERIES || series.iter().any(|one| one.id == id);
-        if !part.spans()?.iter().all(|(id, _)| is_known(*id)) {
-            return Err(Error::damaged("its catalogue lacks series that a file has"));
+        for (id, span) in part.spans()? {
+            let known = expected.entry(id).or_insert(Expected {
+                rows: 0,
+                first_time: i64::MAX,
+                last_time: i64::MIN,
+            });
+            known.rows += span.rows;
+            known.first_time = known.first_time.min(span.first_time);
+            known.last_time = known.last_time.max(span.last_time);
         }
     }
     let of_engine = Series::of_engine();
+    let all = || {
+        let others = series.iter().filter(|one| one.id != ENGINE_SERIES);
+        std::iter::once(&of_engine).chain(others)
+    };
+    let known: HashSet<u32> = all().map(|one| one.id).collect();
+    if !expected.keys().all(|id| known.contains(id)) {
+        return Err(Error::damaged("its catalogue lacks series that a file has"));
+    }
+    let mut writer = PartWriter::create(folder, &path)?;
     let mut expires = i64::MIN;
-    for one in std::iter::once(&of_engine).chain(series) {
-        let mut all = one.rows();
-        for part in parts {
-            if let Some(span) = part.span(one.id)? {
-                let mut rows = one.rows();
-                part.read(one, span.first_row, span.first_row + span.rows, &mut rows)?;
-                all.append(&rows, 0..rows.len());
-                for mark in rows.marks() {
-                    all.push_mark(*mark);
-                }
-            }
-        }
-        let keep = keep_of(one);
-        let rows = match keep {
-            Some(keep) => {
-                let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
-                since(&all.sorted(), now.saturating_sub(keep))
-            }
-            None => all.sorted(),
-        };
-        if rows.is_empty() {
+    for one in all() {
+        let Some(expected) = expected.get(&one.id) else {
             continue;
+        };
+        let keep = keep_of(one);
+        let oldest =
+            keep.map(|keep| now.saturating_sub(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)));
+        let mut merge = Merge::new(parts, one)?;
+        let mut is_begun = false;
+        while let Some(rows) = merge.next()? {
+            let rows = match oldest {
+                Some(oldest) => since(&rows, oldest),
+                None => rows,
+            };
+            if rows.is_empty() {
+                continue;
+            }
+            if !std::mem::replace(&mut is_begun, true) {
+                writer.begin_series(one, Some(*expected));
+            }
+            expires = expires.max(expires_of(&rows, keep));
+            writer.add(one, &rows)?;
         }
-        expires = expires.max(expires_of(&rows, keep));
-        writer.add(one, &rows)?;
+        if is_begun {
+            writer.end_series(one);
+        }
     }
     if expires == i64::MIN {
         return Ok(None);

@@ -3,6 +3,7 @@
 pub(crate) mod block_checksums;
 pub(crate) mod footer;
 pub(crate) mod join;
+pub(crate) mod merge;
 pub(crate) mod orphans;
 pub(crate) mod part;
 pub(crate) mod row_order;

@@ -1,14 +1,13 @@
 //! Files that the catalogue does not have: what a crash has left, and the only copies of rows.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::PartRow;
 use crate::error::Error;
-use crate::files::footer;
 use crate::files::join::date_of;
 use crate::files::part::{self, Part};
-use crate::files::{files_in, summary};
+use crate::files::{files_in, footer, summary};
 use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
 
 /// Removes unfinished files, and files whose rows are still in the log or in the files of the
@@ -20,26 +19,55 @@ pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<u
     if unfinished.exists() {
         std::fs::remove_dir_all(unfinished)?;
     }
+    let mut segments_of_date: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
+    let paths: HashSet<&str> = known.iter().map(|part| part.path.as_str()).collect();
     for path in files_in(folder)? {
-        if known.iter().any(|part| part.path == path) {
+        if paths.contains(path.as_str()) {
             continue;
         }
         let own = segments(folder, &path);
         let in_logs = matches!(own.as_slice(), [(one, last)] if one == last && logs.contains(one));
         let from = folder.join(&path);
-        if in_logs || is_in_others(folder, &path, &own, known) {
+        let of_date = || segments_of(folder, date_of(&path), known);
+        let others = segments_of_date
+            .entry(date_of(&path).to_owned())
+            .or_insert_with(of_date);
+        if in_logs || are_in(&own, others) {
             remove_if_there(&from)?;
         } else {
-            let apart = folder.join(SET_APART).join(&path);
-            if let Some(parent) = apart.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            std::fs::rename(&from, &apart)?;
+            set_apart(folder, &path)?;
             count += 1;
         }
     }
     remove_companions(folder, known)?;
     Ok(count)
+}
+
+/// Moves a file and the second copy of its footer to `set-apart`, or to a folder with a number in it
+/// if this name is taken there.
+fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
+    let copy = footer::copy_path(folder, path);
+    let copy = copy.strip_prefix(folder).unwrap_or(&copy);
+    let has_copy = folder.join(copy).exists();
+    let apart = folder.join(SET_APART);
+    let numbered = (2..).map(|number: u64| apart.join(number.to_string()));
+    let is_free = |place: &PathBuf| {
+        // The copy may be there alone, if this was interrupted.
+        !place.join(path).exists() && !(has_copy && place.join(copy).exists())
+    };
+    let place = std::iter::once(apart.clone()).chain(numbered).find(is_free);
+    let place = place.unwrap_or(apart);
+    if has_copy {
+        rename_into(&folder.join(copy), &place.join(copy))?;
+    }
+    rename_into(&folder.join(path), &place.join(path))
+}
+
+fn rename_into(from: &Path, to: &Path) -> Result<(), Error> {
+    if let Some(parent) = to.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    Ok(std::fs::rename(from, to)?)
 }
 
 /// Removes summaries and footers of files that the catalogue does not have.
@@ -63,17 +91,18 @@ pub(crate) fn sentence(count: usize) -> String {
     format!("the catalogue lacks {count} files, which were moved to the folder set-apart")
 }
 
-/// Returns true if files of the same date have all of these segments.
-fn is_in_others(folder: &Path, path: &str, own: &[(u64, u64)], known: &[PartRow]) -> bool {
-    let same_date = known
-        .iter()
-        .filter(|part| date_of(&part.path) == date_of(path));
-    let others = same_date.filter_map(|row| Part::new(folder, row.clone()).segments().ok());
-    let others: Vec<(u64, u64)> = others.flatten().collect();
+/// Returns the segments whose rows the files of a date have.
+fn segments_of(folder: &Path, date: &str, known: &[PartRow]) -> Vec<(u64, u64)> {
+    let of_date = known.iter().filter(|part| date_of(&part.path) == date);
+    let segments = of_date.filter_map(|row| Part::new(folder, row.clone()).segments().ok());
+    segments.flatten().collect()
+}
+
+/// Returns true if others have all of these segments.
+fn are_in(own: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
     let is_in = |segment: u64| {
-        others
-            .iter()
-            .any(|(from, to)| (*from..=*to).contains(&segment))
+        let mut others = others.iter();
+        others.any(|(from, to)| (*from..=*to).contains(&segment))
     };
     let mut numbers = own.iter().flat_map(|(from, to)| *from..=*to);
     !own.is_empty() && numbers.all(is_in)

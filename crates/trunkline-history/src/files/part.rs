@@ -23,22 +23,23 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnPath;
-use trunkline_types::history::{HistoryMark, Rows};
+use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::block_checksums::{CheckedFile, ChecksumWriter};
-use crate::files::footer::{self, Content, FileNote, Footer};
-use crate::files::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
-use crate::files::summary::{self, Filling, Summarizer, Summary};
+use crate::files::footer::{self, FileNote, Footer, FooterContent};
+use crate::files::schema::{Batch, Projection, ReadBatch, SCHEMA, column};
+use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
 use crate::paths::{UNFINISHED, remove_if_there};
 use crate::sync::lock;
 
-/// Rows per page of a column: the least that a reader decodes.
+/// Rows per page of a column: the least that a reader decodes. Pages of long values have fewer.
 const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows that are converted at a time.
@@ -47,8 +48,8 @@ const BATCH_ROWS: usize = 64 << 10;
 const BATCH_BYTES: usize = 32 << 20;
 /// Rows that are read at a time.
 const BATCH_READ: usize = 8 << 10;
-/// Bytes that are read at a time, by the average length of values.
-const BATCH_READ_BYTES: usize = 4 << 20;
+/// Bytes of values that are read at a time.
+pub(crate) const BATCH_READ_BYTES: usize = 4 << 20;
 
 /// A Parquet file of a history.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ struct Loaded {
 #[derive(Debug)]
 struct Index {
     metadata: ArrowReaderMetadata,
-    series: BTreeMap<u32, Span>,
+    series: BTreeMap<u32, SeriesSpan>,
     /// Checksums of the blocks of the file.
     sums: Arc<Vec<u32>>,
     segments: Vec<(u64, u64)>,
@@ -82,7 +83,7 @@ struct Index {
 
 /// The rows of a series in a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Span {
+pub(crate) struct SeriesSpan {
     pub(crate) first_row: u64,
     pub(crate) rows: u64,
     pub(crate) first_time: i64,
@@ -90,7 +91,7 @@ pub(crate) struct Span {
 }
 
 /// Writes rows to a new part. Each series comes once, in the order of names and ids, with its rows
-/// sorted.
+/// sorted, in one piece or in several.
 pub(crate) struct PartWriter {
     path: PathBuf,
     unfinished: PathBuf,
@@ -101,6 +102,9 @@ pub(crate) struct PartWriter {
     /// First and last time of all rows.
     times: Option<(i64, i64)>,
     rows: u64,
+    /// The rows of the series that was begun and not ended; without rows its times are `None`.
+    first_row: u64,
+    series_times: Option<(i64, i64)>,
     summarizer: Summarizer,
 }
 
@@ -149,15 +153,39 @@ impl PartWriter {
             lines: String::new(),
             times: None,
             rows: 0,
+            first_row: 0,
+            series_times: None,
             summarizer: Summarizer::default(),
         })
     }
 
     /// Adds all rows and events of a series. They must be sorted.
-    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
-        let first_row = self.rows;
-        self.summarizer.add(series, rows);
+    pub(crate) fn add_series(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
+        let times = rows.times().first().zip(rows.times().last());
+        self.begin_series(
+            series,
+            times.map(|(first, last)| Expected {
+                rows: rows.len() as u64,
+                first_time: *first,
+                last_time: *last,
+            }),
+        );
+        self.add(series, rows)?;
+        self.end_series(series);
+        Ok(())
+    }
+
+    /// Begins a series with about these rows.
+    pub(crate) fn begin_series(&mut self, series: &Series, expected: Option<Expected>) {
+        (self.first_row, self.series_times) = (self.rows, None);
+        self.summarizer.begin(series, expected);
         self.batch.begin(&series.name);
+    }
+
+    /// Adds rows and events of the series that was begun, after those that were added before. They
+    /// must be sorted.
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
+        self.summarizer.add(series, rows);
         let mut at = 0;
         for mark in rows.marks() {
             let before = rows.seek(mark.key);
@@ -172,20 +200,25 @@ impl PartWriter {
             .flatten();
         let of_marks = rows.marks().iter().map(|mark| &mark.key.time);
         let times = of_rows.chain(of_marks).copied();
-        let times = times.clone().min().zip(times.max());
-        if let Some((first_time, last_time)) = times {
-            let count = self.rows - first_row;
-            let span = Span {
-                first_row,
-                rows: count,
+        if let Some(times) = times.clone().min().zip(times.max()) {
+            self.series_times = Some(wider(self.series_times, times));
+        }
+        Ok(())
+    }
+
+    /// Ends the series that was begun.
+    pub(crate) fn end_series(&mut self, series: &Series) {
+        self.summarizer.end();
+        if let Some((first_time, last_time)) = self.series_times {
+            let span = SeriesSpan {
+                first_row: self.first_row,
+                rows: self.rows - self.first_row,
                 first_time,
                 last_time,
             };
             self.lines.push_str(&footer::line_of(series, &span));
-            let (first, last) = self.times.unwrap_or((first_time, last_time));
-            self.times = Some((first.min(first_time), last.max(last_time)));
+            self.times = Some(wider(self.times, (first_time, last_time)));
         }
-        Ok(())
     }
 
     fn add_range(
@@ -278,6 +311,12 @@ impl PartWriter {
     }
 }
 
+fn wider(known: Option<(i64, i64)>, (first, last): (i64, i64)) -> (i64, i64) {
+    known.map_or((first, last), |known| {
+        (known.0.min(first), known.1.max(last))
+    })
+}
+
 /// The path of a file within a folder.
 fn inside(folder: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(folder).unwrap_or(path);
@@ -322,7 +361,7 @@ impl Part {
         if let Some(index) = &lock(&self.loaded).index {
             return Ok(Arc::clone(index));
         }
-        let Content {
+        let FooterContent {
             metadata,
             series,
             sums,
@@ -336,7 +375,7 @@ impl Part {
             sums: Arc::new(sums),
             segments: note.segments,
         });
-        let of_series = index.series.len() * (size_of::<Span>() + 32) + index.sums.len() * 4;
+        let of_series = index.series.len() * (size_of::<SeriesSpan>() + 32) + index.sums.len() * 4;
         let mut loaded = lock(&self.loaded);
         loaded.bytes += index.metadata.metadata().memory_size() + of_series;
         loaded.index = Some(Arc::clone(&index));
@@ -382,7 +421,7 @@ impl Part {
     }
 
     /// Returns the series, in the order of their rows, with their definitions.
-    pub(crate) fn definitions(&self) -> Result<Vec<(Series, Span)>, Error> {
+    pub(crate) fn definitions(&self) -> Result<Vec<(Series, SeriesSpan)>, Error> {
         Ok(self.footer()?.content()?.series)
     }
 
@@ -430,7 +469,7 @@ impl Part {
     /// Returns the first and the last time that these rows of a series may have.
     pub(crate) fn times_of_rows(
         &self,
-        span: Span,
+        span: SeriesSpan,
         from: u64,
         to: u64,
     ) -> Result<(i64, i64), Error> {
@@ -514,12 +553,8 @@ impl Part {
         if let Some(span) = self.span(ENGINE_SERIES)? {
             let engine = Series::of_engine();
             let mut rows = engine.rows();
-            self.read(
-                &engine,
-                span.first_row,
-                span.first_row + span.rows,
-                &mut rows,
-            )?;
+            let end = span.first_row + span.rows;
+            self.read(&engine, span.first_row, end, Projection::Numbers, &mut rows)?;
             marks = rows.take_marks();
         }
         let marks: Arc<[HistoryMark]> = marks.into();
@@ -544,7 +579,7 @@ impl Part {
                 let read = Arc::new(read.unwrap_or_default());
                 let buckets: usize = read.values().map(|one| one.buckets.len() + 1).sum();
                 let mut loaded = lock(&self.loaded);
-                loaded.bytes += buckets * size_of::<Filling>();
+                loaded.bytes += buckets * size_of::<SummaryBucket>();
                 loaded.summaries = Some(Arc::clone(&read));
                 read
             }
@@ -561,19 +596,24 @@ impl Part {
     }
 
     /// Returns where the rows of all series are.
-    pub(crate) fn spans(&self) -> Result<Vec<(u32, Span)>, Error> {
+    pub(crate) fn spans(&self) -> Result<Vec<(u32, SeriesSpan)>, Error> {
         let index = self.index()?;
         Ok(index.series.iter().map(|(id, span)| (*id, *span)).collect())
     }
 
     /// Returns where the rows of a series are, if the part has any.
-    pub(crate) fn span(&self, series: u32) -> Result<Option<Span>, Error> {
+    pub(crate) fn span(&self, series: u32) -> Result<Option<SeriesSpan>, Error> {
         Ok(self.index()?.series.get(&series).copied())
     }
 
     /// Returns the rows of the span whose times may be within `since..=latest`: a range of rows that
     /// consists of whole pages, as far as the ends of the span allow.
-    pub(crate) fn narrow(&self, span: Span, since: i64, latest: i64) -> Result<(u64, u64), Error> {
+    pub(crate) fn narrow(
+        &self,
+        span: SeriesSpan,
+        since: i64,
+        latest: i64,
+    ) -> Result<(u64, u64), Error> {
         let index = self.index()?;
         let metadata = index.metadata.metadata();
         let end = span.first_row + span.rows;
@@ -623,10 +663,52 @@ impl Part {
         Ok((from, to.max(from)))
     }
 
+    /// Returns the rows around this one within which no column begins another page: if one of them
+    /// is damaged, all may be.
+    pub(crate) fn page_at(
+        &self,
+        series: &Series,
+        row: u64,
+        projection: Projection,
+    ) -> Result<(u64, u64), Error> {
+        let index = self.index()?;
+        let metadata = index.metadata.metadata();
+        let columns = projection.columns_of(std::iter::once(&series.data_type));
+        let mut group_start = 0;
+        for (number, group) in metadata.row_groups().iter().enumerate() {
+            let group_end = group_start + group.num_rows().max(0) as u64;
+            if row >= group_end {
+                group_start = group_end;
+                continue;
+            }
+            let pages = metadata.page_index_for_row_group(number);
+            let (mut start, mut end) = (group_start, group_end);
+            for column in &columns {
+                let Some(places) = pages.offset_index(*column) else {
+                    continue;
+                };
+                let places = places.page_locations();
+                let first_row = |page: &PageLocation| {
+                    group_start.saturating_add(page.first_row_index.max(0) as u64)
+                };
+                let next = places.partition_point(|page| first_row(page) <= row);
+                let own = next.checked_sub(1).and_then(|own| places.get(own));
+                start = own.map_or(start, |own| start.max(first_row(own)));
+                end = places
+                    .get(next)
+                    .map_or(end, |next| end.min(first_row(next)));
+            }
+            return Ok((start, end));
+        }
+        Ok((row, row + 1))
+    }
+
+    /// Begins to read ranges of rows. A batch has at most about this number of bytes of values.
     fn reader(
         &self,
         ranges: &[(u64, u64)],
         columns: &[usize],
+        batch_bytes: usize,
     ) -> Result<ParquetRecordBatchReader, Error> {
         let index = self.index()?;
         let file = File::open(&self.path)?;
@@ -647,17 +729,8 @@ impl Part {
             start += rows;
         }
         // Long values make shorter batches.
-        let (mut bytes, mut rows) = (0_i64, 1_i64);
-        for group in &groups {
-            let group = builder.metadata().row_group(*group);
-            rows = rows.saturating_add(group.num_rows());
-            for column in columns {
-                let column = group.columns().get(*column);
-                bytes = bytes.saturating_add(column.map_or(0, |one| one.uncompressed_size()));
-            }
-        }
-        let batch =
-            (BATCH_READ_BYTES / (bytes / rows.max(1)).max(1) as usize).clamp(16, BATCH_READ);
+        let longest = longest_values(builder.metadata(), columns, first..end);
+        let batch = (batch_bytes / longest.max(1)).clamp(1, BATCH_READ);
         let mut selectors = Vec::with_capacity(2 * ranges.len());
         for (from, to) in ranges {
             selectors.push(RowSelector::skip(from.saturating_sub(before) as usize));
@@ -673,20 +746,28 @@ impl Part {
             .build()?)
     }
 
-    /// Begins to read ranges of rows, each of one series, in ascending order.
-    pub(crate) fn stream(&self, ranges: &[(&Series, u64, u64)]) -> Result<PartStream, Error> {
-        let columns = columns_of(ranges.iter().map(|(series, _, _)| &series.data_type));
+    /// Begins to read ranges of rows, each of one series, in ascending order, with about this number
+    /// of bytes of values at a time.
+    pub(crate) fn stream(
+        &self,
+        ranges: &[(&Series, u64, u64)],
+        projection: Projection,
+        batch_bytes: usize,
+    ) -> Result<PartStream, Error> {
+        let columns = projection.columns_of(ranges.iter().map(|(series, _, _)| &series.data_type));
         let rows: Vec<(u64, u64)> = ranges.iter().map(|(_, from, to)| (*from, *to)).collect();
-        let reader = self.reader(&rows, &columns)?;
+        let reader = self.reader(&rows, &columns, batch_bytes)?;
         let left = ranges
             .iter()
             .map(|(series, from, to)| (series.id, *from, *to));
         Ok(PartStream {
             reader,
+            projection,
             columns,
             batch: None,
             at: 0,
             ranges: left.collect(),
+            last: None,
         })
     }
 
@@ -696,9 +777,10 @@ impl Part {
         series: &Series,
         first: u64,
         end: u64,
+        projection: Projection,
         rows: &mut Rows,
     ) -> Result<(), Error> {
-        let mut stream = self.stream(&[(series, first, end)])?;
+        let mut stream = self.stream(&[(series, first, end)], projection, BATCH_READ_BYTES)?;
         let mut next = first;
         while next < end {
             next += stream.take(series, next, (end - next) as usize, rows)?;
@@ -710,12 +792,15 @@ impl Part {
 /// Rows of several series that are read in one go.
 pub(crate) struct PartStream {
     reader: ParquetRecordBatchReader,
+    projection: Projection,
     columns: Vec<usize>,
     batch: Option<RecordBatch>,
     /// The next row in the batch.
     at: usize,
     /// What is left to read: series, next row, end.
     ranges: VecDeque<(u32, u64, u64)>,
+    /// The key of the last row or event that was taken of the first of these.
+    last: Option<RowKey>,
 }
 
 impl PartStream {
@@ -724,6 +809,18 @@ impl PartStream {
         self.ranges
             .front()
             .is_some_and(|(id, next, _)| (*id, *next) == (series, row))
+    }
+
+    /// Returns the next row of a series, and the key of the last one before it, if the stream is
+    /// within this series.
+    pub(crate) fn position(&self, series: u32) -> Option<(u64, RowKey)> {
+        let (id, next, _) = self.ranges.front()?;
+        Some((*next, self.last?)).filter(|_| *id == series)
+    }
+
+    /// Returns true if nothing is left to read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.ranges.is_empty()
     }
 
     /// Appends at most this number of rows of a series from row `next` on, and returns how many.
@@ -756,20 +853,57 @@ impl PartStream {
         if count == 0 {
             return Err(wrong());
         }
-        let read = ReadBatch::new(&self.columns, batch);
+        let read = ReadBatch::new(self.projection, &self.columns, batch);
         read.read(self.at..self.at + count, &series.data_type, rows)?;
         self.at += count;
         *at += count as u64;
+        let of_rows = rows.len().checked_sub(1).and_then(|last| rows.key(last));
+        self.last = of_rows.max(rows.marks().last().map(|mark| mark.key));
         if *at == *end {
             self.ranges.pop_front();
+            self.last = None;
         }
         Ok(count as u64)
     }
 }
 
-/// The end of the page that has this row, if the file has that many rows.
-pub(crate) fn page_end(row: u64) -> u64 {
-    (row + 1).next_multiple_of(PAGE_ROWS as u64)
+/// Returns the largest mean length of the values of a row in any page of these rows.
+fn longest_values(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64>) -> usize {
+    let mut longest = 0;
+    let mut group_start = 0;
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        let group_end = group_start + group.num_rows().max(0) as u64;
+        if group_end > rows.start && group_start < rows.end {
+            let pages = metadata.page_index_for_row_group(number);
+            let of_columns = columns.iter().map(|column| {
+                let pages = pages.offset_index(*column);
+                pages.map_or(0, |pages| longest_in(pages, group_start..group_end, &rows))
+            });
+            longest = longest.max(of_columns.sum::<usize>());
+        }
+        group_start = group_end;
+    }
+    longest
+}
+
+/// The same of one column and row group.
+fn longest_in(pages: &OffsetIndexMetaData, group: Range<u64>, rows: &Range<u64>) -> usize {
+    let Some(bytes) = pages.unencoded_byte_array_data_bytes() else {
+        // Numbers.
+        return 0;
+    };
+    let places = pages.page_locations();
+    let first_row = |page: usize| match places.get(page) {
+        Some(place) => group.start + place.first_row_index.max(0) as u64,
+        None => group.end,
+    };
+    let of_pages = bytes.iter().enumerate().map(|(page, bytes)| {
+        let (first, end) = (first_row(page), first_row(page + 1));
+        let is_read = end > rows.start && first < rows.end;
+        let mean = (*bytes).max(0) as u64 / end.saturating_sub(first).max(1);
+        if is_read { mean as usize } else { 0 }
+    });
+    of_pages.max().unwrap_or(0)
 }
 
 fn page_times(
@@ -783,5 +917,140 @@ fn page_times(
             *index.max_values().get(page)?,
         )),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use trunkline_types::history::Row;
+    use trunkline_types::{DataType, Quality, wire};
+
+    use super::*;
+    use crate::files::block_checksums::BLOCK;
+
+    fn series(data_type: DataType) -> Series {
+        Series {
+            id: 1,
+            name: "rig/x".to_owned(),
+            data_type,
+            units: String::new(),
+        }
+    }
+
+    /// A file of rows with these values, and with delays that take a few blocks.
+    fn part(folder: &Path, series: &Series, values: &[Vec<u8>]) -> Part {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut rows = series.rows();
+        for (row, value) in values.iter().enumerate() {
+            rows.push(&Row {
+                key: RowKey {
+                    time: row as i64,
+                    epoch: 1,
+                    sequence: row as u64,
+                },
+                delay: random.i64(..),
+                quality: Quality::GOOD,
+                value,
+            });
+        }
+        let path = "samples/date=2026-11-28/0000000001.parquet";
+        let mut writer = PartWriter::create(folder, path).unwrap();
+        writer.add_series(series, &rows).unwrap();
+        let row = writer.finish(folder, vec![(1, 1)]).unwrap();
+        Part::new(folder, row)
+    }
+
+    /// Damages a block that has nothing but pages of a column.
+    fn damage(part: &Part, column: usize) {
+        let index = part.index().unwrap();
+        let column = index.metadata.metadata().row_group(0).column(column);
+        let (start, length) = column.byte_range();
+        let at = start.next_multiple_of(BLOCK as u64);
+        assert!(at + BLOCK as u64 <= start + length, "a block is inside");
+        let mut bytes = std::fs::read(&part.path).unwrap();
+        bytes[at as usize] ^= 1;
+        std::fs::write(&part.path, bytes).unwrap();
+    }
+
+    fn read(part: &Part, series: &Series, projection: Projection) -> Result<Rows, Error> {
+        let span = part.span(series.id)?.unwrap();
+        let mut rows = series.rows();
+        let end = span.first_row + span.rows;
+        part.read(series, span.first_row, end, projection, &mut rows)?;
+        Ok(rows)
+    }
+
+    /// Buckets and points do not depend on the delay, which takes as long to read as the values.
+    #[test]
+    fn delay_is_read_only_with_whole_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = series(DataType::F64);
+        let values: Vec<Vec<u8>> = (0..40_000)
+            .map(|n| f64::from(n).to_le_bytes().to_vec())
+            .collect();
+        let part = part(folder.path(), &series, &values);
+        let whole = read(&part, &series, Projection::Whole).unwrap();
+        assert!(!whole.delays().is_empty());
+        damage(&part, column::DELAY);
+        assert!(read(&part, &series, Projection::Whole).is_err());
+        for projection in [Projection::Values, Projection::Numbers] {
+            let found = read(&part, &series, projection).unwrap();
+            assert_eq!(found.words(), whole.words());
+            assert_eq!(found.times(), whole.times());
+            assert_eq!(found.key(39_999), whole.key(39_999));
+            assert!(found.delays().is_empty());
+        }
+    }
+
+    /// How many values a text has been recorded with does not depend on the texts.
+    #[test]
+    fn values_that_are_no_numbers_are_not_read_for_buckets() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = series(DataType::Bytes);
+        let mut random = fastrand::Rng::with_seed(2);
+        let values = (0..3_000).map(|_| {
+            let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(200).collect();
+            let mut value = Vec::new();
+            wire::put_varint(&mut value, bytes.len() as u64);
+            value.extend(bytes);
+            value
+        });
+        let values: Vec<Vec<u8>> = values.collect();
+        let part = part(folder.path(), &series, &values);
+        damage(&part, column::RAW);
+        assert!(read(&part, &series, Projection::Values).is_err());
+        let found = read(&part, &series, Projection::Numbers).unwrap();
+        assert_eq!((found.len(), found.value_bytes()), (3_000, 0));
+    }
+
+    #[test]
+    fn pages_of_long_values_have_the_rows_that_the_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = series(DataType::Bytes);
+        let values: Vec<Vec<u8>> = (0..5_000)
+            .map(|n: usize| {
+                let mut value = Vec::new();
+                wire::put_varint(&mut value, 5_000);
+                value.resize(5_002, n as u8);
+                value
+            })
+            .collect();
+        let part = part(folder.path(), &series, &values);
+        let mut row = 0;
+        let mut pages = 0;
+        while row < 5_000 {
+            let (start, end) = part.page_at(&series, row, Projection::Values).unwrap();
+            assert_eq!(start, row);
+            let last = part.page_at(&series, end - 1, Projection::Values).unwrap();
+            assert_eq!(last, (start, end));
+            assert!(end > row && end - row < 500, "{row}..{end}");
+            (row, pages) = (end, pages + 1);
+        }
+        assert_eq!(row, 5_000);
+        assert!(pages > 10, "{pages} pages");
+        // The pages of numbers are full.
+        let numbers = part.page_at(&series, 10, Projection::Numbers).unwrap();
+        assert_eq!(numbers, (0, PAGE_ROWS as u64));
     }
 }

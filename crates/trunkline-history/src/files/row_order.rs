@@ -1,7 +1,7 @@
 //! Rows and events of a series in their order, and what a row has as a number.
 
 use trunkline_types::DataType;
-use trunkline_types::history::{HistoryMark, Rows};
+use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::files::schema::{Storage, number_of};
 
@@ -11,6 +11,16 @@ pub(crate) enum Step {
     /// The index of an update.
     Row(usize),
     Event(HistoryMark),
+}
+
+impl Step {
+    /// The key of a step of these rows.
+    pub(crate) fn key(&self, rows: &Rows) -> Option<RowKey> {
+        match self {
+            Self::Row(row) => rows.key(*row),
+            Self::Event(mark) => Some(mark.key),
+        }
+    }
 }
 
 /// Returns sorted rows and events in the order of their keys.
@@ -35,7 +45,7 @@ pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
 
 /// What a row has for a computation.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Content {
+pub(crate) enum RowValue {
     /// Of bad quality, without a value, or NaN.
     Bad,
     Number(f64),
@@ -43,7 +53,7 @@ pub(crate) enum Content {
     Other,
 }
 
-impl Content {
+impl RowValue {
     /// The value, NaN if it is no number; `None` if it is bad.
     pub(crate) fn value(self) -> Option<f64> {
         match self {
@@ -62,20 +72,20 @@ pub(crate) fn has_numbers(data_type: &DataType) -> bool {
     }
 }
 
-pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> Content {
+pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> RowValue {
     let quality = rows.quality(row);
     if quality.is_bad() || !quality.has_value() {
-        return Content::Bad;
+        return RowValue::Bad;
     }
     if !has_numbers(data_type) {
-        return Content::Other;
+        return RowValue::Other;
     }
     match rows
         .words()
         .get(row)
         .map(|word| number_of(*word, data_type))
     {
-        Some(number) if !number.is_nan() => Content::Number(number),
-        _ => Content::Bad,
+        Some(number) if !number.is_nan() => RowValue::Number(number),
+        _ => RowValue::Bad,
     }
 }

@@ -340,42 +340,73 @@ fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns the columns that the rows of these types need, in ascending order.
-pub(crate) fn columns_of<'t>(types: impl Iterator<Item = &'t DataType>) -> Vec<usize> {
-    let mut columns = vec![
-        column::TIME,
-        column::QUALITY,
-        column::DELAY,
-        column::EPOCH,
-        column::SEQUENCE,
-        column::EVENT,
-        column::COUNT,
-    ];
-    for data_type in types {
-        if *data_type == DataType::F32 {
-            columns.push(column::INTEGER);
-        }
-        columns.extend(match Storage::of(data_type) {
-            Storage::Number | Storage::Enum => Some(column::VALUE),
-            Storage::Integer => Some(column::INTEGER),
-            Storage::Text => Some(column::TEXT),
-            Storage::Bytes | Storage::Struct | Storage::Array => Some(column::RAW),
-        });
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    columns
+/// The columns that are read from a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Projection {
+    /// Everything that a row has.
+    Whole,
+    /// All but the delay, which is 0 then.
+    Values,
+    /// Only numbers: neither the delay nor values that are no numbers. Those are empty then.
+    Numbers,
 }
 
-/// A batch of rows that was read from a file, with the columns of [`columns_of`].
+impl Projection {
+    /// The column with the values of a type, if it is read.
+    fn value_column(self, data_type: &DataType) -> Option<usize> {
+        let is_any = self != Self::Numbers;
+        match Storage::of(data_type) {
+            Storage::Number | Storage::Enum => Some(column::VALUE),
+            Storage::Integer => Some(column::INTEGER),
+            Storage::Text => is_any.then_some(column::TEXT),
+            Storage::Bytes | Storage::Struct | Storage::Array => is_any.then_some(column::RAW),
+        }
+    }
+
+    /// Returns true if the bits of an f32 that is NaN are read.
+    fn has_bits(self, data_type: &DataType) -> bool {
+        self != Self::Numbers && *data_type == DataType::F32
+    }
+
+    /// Returns the columns that the rows of these types need, in ascending order.
+    pub(crate) fn columns_of<'t>(self, types: impl Iterator<Item = &'t DataType>) -> Vec<usize> {
+        let mut columns = vec![
+            column::TIME,
+            column::QUALITY,
+            column::EPOCH,
+            column::SEQUENCE,
+            column::EVENT,
+            column::COUNT,
+        ];
+        columns.extend((self == Self::Whole).then_some(column::DELAY));
+        for data_type in types {
+            columns.extend(self.has_bits(data_type).then_some(column::INTEGER));
+            columns.extend(self.value_column(data_type));
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+}
+
+/// A batch of rows that was read from a file, with the columns of [`Projection::columns_of`].
 pub(crate) struct ReadBatch<'b> {
+    projection: Projection,
     columns: &'b [usize],
     batch: &'b RecordBatch,
 }
 
 impl<'b> ReadBatch<'b> {
-    pub(crate) fn new(columns: &'b [usize], batch: &'b RecordBatch) -> Self {
-        Self { columns, batch }
+    pub(crate) fn new(
+        projection: Projection,
+        columns: &'b [usize],
+        batch: &'b RecordBatch,
+    ) -> Self {
+        Self {
+            projection,
+            columns,
+            batch,
+        }
     }
 
     fn column(&self, column: usize) -> Result<&'b ArrayRef, Error> {
@@ -449,14 +480,20 @@ impl<'b> ReadBatch<'b> {
             .as_primitive_opt::<Int32Type>();
         let keys = RowColumns {
             times: part_of(times.ok_or_else(of_another_type)?.values(), &range)?,
-            delays: part_of(self.int64(column::DELAY)?.values(), &range)?,
+            delays: match self.projection {
+                Projection::Whole => part_of(self.int64(column::DELAY)?.values(), &range)?,
+                Projection::Values | Projection::Numbers => &[],
+            },
             epochs: part_of(self.int64(column::EPOCH)?.values(), &range)?,
             sequences: part_of(self.int64(column::SEQUENCE)?.values(), &range)?,
             qualities: part_of(qualities.ok_or_else(of_another_type)?.values(), &range)?,
         };
-        let storage = Storage::of(data_type);
-        match storage {
-            Storage::Number if *data_type == DataType::F32 => {
+        if self.projection.value_column(data_type).is_none() {
+            rows.extend_bytes(&keys, |_, _| {});
+            return Ok(());
+        }
+        match Storage::of(data_type) {
+            Storage::Number if self.projection.has_bits(data_type) => {
                 let values = self
                     .column(column::VALUE)?
                     .as_primitive_opt::<Float64Type>();

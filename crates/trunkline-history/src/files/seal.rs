@@ -1,7 +1,10 @@
 //! Moves the rows of a segment from the log to Parquet files, one per UTC date.
+//!
+//! A source may have times on any number of dates. Files are made for the dates with the most rows;
+//! the rows of all others go to one file without a date.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,9 +14,13 @@ use trunkline_types::history::Rows;
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::part::PartWriter;
-use crate::log::tail::Segment;
+use crate::log::tail::{Segment, SeriesRows};
 
 const DAY: i64 = 86_400_000_000_000;
+/// Dates of a segment that get a file each.
+const DATES_MAX: usize = 31;
+/// The name that stands for a missing date where folders are named after the values of a column.
+const NO_DATE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Writes the rows of a segment to files, and returns these. `series` are in the order of their
 /// names and ids; `keep_of` returns how long rows are kept.
@@ -32,23 +39,25 @@ pub(crate) fn seal(
     }
     let of_engine = Series::of_engine();
     let known = series.iter().filter(|one| one.id != ENGINE_SERIES);
-    let mut days: BTreeMap<i64, Vec<(&Series, Cow<'_, Rows>)>> = BTreeMap::new();
+    let own = dates(segment);
+    // Without a date: the rows of all dates that have no file of their own.
+    let mut files: BTreeMap<Option<i64>, Vec<(&Series, Cow<'_, Rows>)>> = BTreeMap::new();
     for one in std::iter::once(&of_engine).chain(known) {
         let Some(rows) = segment.rows.get(&one.id) else {
             continue;
         };
-        for (day, rows) in by_day(rows.sorted()) {
-            days.entry(day).or_default().push((one, rows));
+        for (day, rows) in by_day(rows.sorted(), &own) {
+            files.entry(day).or_default().push((one, rows));
         }
     }
     let mut parts = Vec::new();
-    for (day, all) in days {
-        let date = date_of(day);
+    for (day, all) in files {
+        let date = day.map_or(NO_DATE.to_owned(), date_of);
         let path = format!("samples/date={date}/{:010}.parquet", segment.number);
         let mut writer = PartWriter::create(folder, &path)?;
         let mut expires = i64::MIN;
         for (one, rows) in &all {
-            writer.add(one, rows)?;
+            writer.add_series(one, rows)?;
             expires = expires.max(expires_of(rows, keep_of(one)));
         }
         let mut part = writer.finish(folder, vec![(segment.number, segment.number)])?;
@@ -71,10 +80,38 @@ pub(crate) fn expires_of(rows: &Rows, keep: Option<Duration>) -> i64 {
     }
 }
 
-/// Splits sorted rows by their UTC date.
-fn by_day(rows: Cow<'_, Rows>) -> Vec<(i64, Cow<'_, Rows>)> {
-    let day_of = |time: i64| time.div_euclid(DAY);
-    let mut days: BTreeMap<i64, Rows> = BTreeMap::new();
+fn day_of(time: i64) -> i64 {
+    time.div_euclid(DAY)
+}
+
+/// Returns the dates of a segment that get a file of their own: those with the most rows, and of
+/// dates with the same number, the latest.
+fn dates(segment: &Segment) -> BTreeSet<i64> {
+    let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+    for rows in segment.rows.values().flat_map(SeriesRows::pieces) {
+        let mut add = |time: i64, rows: usize| {
+            *counts.entry(day_of(time)).or_default() += rows as u64;
+        };
+        let of_days = rows.times().chunk_by(|a, b| day_of(*a) == day_of(*b));
+        for of_day in of_days {
+            if let Some(first) = of_day.first() {
+                add(*first, of_day.len());
+            }
+        }
+        rows.marks().iter().for_each(|mark| add(mark.key.time, 1));
+    }
+    let mut days: Vec<(u64, i64)> = counts.into_iter().map(|(day, rows)| (rows, day)).collect();
+    days.sort_unstable_by_key(|one| std::cmp::Reverse(*one));
+    days.into_iter()
+        .take(DATES_MAX)
+        .map(|(_, day)| day)
+        .collect()
+}
+
+/// Splits sorted rows by their UTC date, if it is one of these.
+fn by_day<'r>(rows: Cow<'r, Rows>, own: &BTreeSet<i64>) -> Vec<(Option<i64>, Cow<'r, Rows>)> {
+    let file_of = |time: i64| Some(day_of(time)).filter(|day| own.contains(day));
+    let mut files: BTreeMap<Option<i64>, Rows> = BTreeMap::new();
     let first = rows.times().first().map(|time| day_of(*time));
     let last = rows.times().last().map(|time| day_of(*time));
     let marks_fit = |day: i64| rows.marks().iter().all(|mark| day_of(mark.key.time) == day);
@@ -82,25 +119,25 @@ fn by_day(rows: Cow<'_, Rows>) -> Vec<(i64, Cow<'_, Rows>)> {
         && first == last
         && marks_fit(first)
     {
-        return vec![(first, rows)];
+        return vec![(Some(first).filter(|day| own.contains(day)), rows)];
     }
     let mut start = 0;
     while let Some(time) = rows.times().get(start) {
         let day = day_of(*time);
         let end = rows.times().partition_point(|time| day_of(*time) <= day);
-        let part = days
-            .entry(day)
+        let part = files
+            .entry(file_of(*time))
             .or_insert_with(|| Rows::new(rows.word_bytes()));
         part.append(&rows, start..end);
         start = end;
     }
     for mark in rows.marks() {
-        let part = days.entry(day_of(mark.key.time));
+        let part = files.entry(file_of(mark.key.time));
         part.or_insert_with(|| Rows::new(rows.word_bytes()))
             .push_mark(*mark);
     }
-    let days = days.into_iter();
-    days.map(|(day, rows)| (day, Cow::Owned(rows))).collect()
+    let files = files.into_iter();
+    files.map(|(day, rows)| (day, Cow::Owned(rows))).collect()
 }
 
 /// The date of a day, counted from 1970-01-01, as YYYY-MM-DD.

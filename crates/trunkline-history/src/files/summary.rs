@@ -26,7 +26,7 @@ use trunkline_types::history::{Bucket, Rows};
 
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::files::row_order::{Content, Step, content_of, has_numbers, steps};
+use crate::files::row_order::{RowValue, Step, content_of, has_numbers, steps};
 
 /// Rows of a bucket, on average at least.
 const ROWS_PER_BUCKET: u64 = 256;
@@ -36,7 +36,7 @@ const ROWS_MIN: usize = 2 * ROWS_PER_BUCKET as usize;
 /// A bucket of a summary. Its covered time is that from its first to its last row, if all of them
 /// are good and nothing else happened.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Filling {
+pub(crate) struct SummaryBucket {
     pub(crate) bucket: Bucket,
     /// Times of the first and the last number.
     pub(crate) first_time: i64,
@@ -45,7 +45,7 @@ pub(crate) struct Filling {
     pub(crate) events: u64,
 }
 
-impl Filling {
+impl SummaryBucket {
     /// Returns true if the bucket has good rows only, and no event.
     pub(crate) fn is_clean(&self) -> bool {
         self.bucket.count > 0 && self.bucket.bad == 0 && self.events == 0
@@ -53,12 +53,12 @@ impl Filling {
 }
 
 /// Fills the buckets of a series with its sorted rows and events.
-pub(crate) struct Filler {
+pub(crate) struct SummaryBuilder {
     width: i64,
-    all: Vec<Filling>,
+    all: Vec<SummaryBucket>,
 }
 
-impl Filler {
+impl SummaryBuilder {
     pub(crate) fn new(width: u64) -> Self {
         Self {
             width: i64::try_from(width).unwrap_or(i64::MAX).max(1),
@@ -76,7 +76,7 @@ impl Filler {
             };
             let start = time.div_euclid(*width).saturating_mul(*width);
             if all.last().is_none_or(|last| last.bucket.start != start) {
-                all.push(Filling {
+                all.push(SummaryBucket {
                     bucket: Bucket::new(start),
                     first_time: i64::MAX,
                     last_time: i64::MIN,
@@ -86,7 +86,7 @@ impl Filler {
             let Some(one) = all.last_mut() else { continue };
             match step {
                 Step::Row(row) => match content_of(rows, row, data_type) {
-                    Content::Number(number) => {
+                    RowValue::Number(number) => {
                         if one.bucket.count > 0 {
                             let held = time.wrapping_sub(one.last_time) as u64;
                             one.bucket.hold(one.bucket.last, held);
@@ -95,7 +95,7 @@ impl Filler {
                         one.first_time = one.first_time.min(time);
                         one.last_time = time;
                     }
-                    Content::Bad | Content::Other => one.bucket.bad += 1,
+                    RowValue::Bad | RowValue::Other => one.bucket.bad += 1,
                 },
                 Step::Event(mark) => {
                     one.events += 1;
@@ -105,7 +105,7 @@ impl Filler {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<Filling> {
+    pub(crate) fn finish(mut self) -> Vec<SummaryBucket> {
         for one in &mut self.all {
             if !one.is_clean() {
                 (one.bucket.covered, one.bucket.time_mean) = (0, 0.0);
@@ -120,7 +120,7 @@ impl Filler {
 pub(crate) struct Summary {
     /// Width of each bucket in nanoseconds: a power of two.
     pub(crate) width: u64,
-    pub(crate) buckets: Vec<Filling>,
+    pub(crate) buckets: Vec<SummaryBucket>,
 }
 
 /// The path of the summary of a part.
@@ -154,31 +154,71 @@ static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     ]))
 });
 
+/// The rows of a series that follow: their number, and the time that they span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub(crate) rows: u64,
+    pub(crate) first_time: i64,
+    pub(crate) last_time: i64,
+}
+
+impl Expected {
+    /// The width of the buckets of these rows.
+    fn width(self) -> u64 {
+        let span = self.last_time.saturating_sub(self.first_time).max(1) as u64;
+        (span / self.rows.max(1))
+            .saturating_mul(ROWS_PER_BUCKET)
+            .clamp(1, 1 << 62)
+            .next_power_of_two()
+    }
+}
+
 /// Summarizes the series of a part.
 #[derive(Default)]
 pub(crate) struct Summarizer {
     series: Vec<(u32, String, Summary)>,
+    open: Option<OpenSummary>,
+}
+
+struct OpenSummary {
+    id: u32,
+    name: String,
+    width: u64,
+    builder: SummaryBuilder,
+    rows: usize,
 }
 
 impl Summarizer {
-    /// Adds sorted rows of a series, if they are numbers and many enough.
-    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) {
-        let (Some(first), Some(last)) = (rows.times().first(), rows.times().last()) else {
-            return;
+    /// Begins a series, which has a summary if its rows are numbers and many enough.
+    pub(crate) fn begin(&mut self, series: &Series, expected: Option<Expected>) {
+        let is_summarized = |expected: &Expected| {
+            has_numbers(&series.data_type) && expected.rows >= ROWS_MIN as u64
         };
-        if !has_numbers(&series.data_type) || rows.len() < ROWS_MIN {
-            return;
+        self.open = expected.filter(is_summarized).map(|expected| OpenSummary {
+            id: series.id,
+            name: series.name.clone(),
+            width: expected.width(),
+            builder: SummaryBuilder::new(expected.width()),
+            rows: 0,
+        });
+    }
+
+    /// Adds the next sorted rows of the series that was begun.
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) {
+        if let Some(open) = &mut self.open {
+            open.builder.add(rows, &series.data_type);
+            open.rows += rows.len();
         }
-        let span = last.saturating_sub(*first).max(1) as u64;
-        let width = (span / rows.len() as u64)
-            .saturating_mul(ROWS_PER_BUCKET)
-            .clamp(1, 1 << 62)
-            .next_power_of_two();
-        let mut filler = Filler::new(width);
-        filler.add(rows, &series.data_type);
-        let buckets = filler.finish();
-        let summary = Summary { width, buckets };
-        self.series.push((series.id, series.name.clone(), summary));
+    }
+
+    /// Ends the series that was begun.
+    pub(crate) fn end(&mut self) {
+        // Some of the expected ones may not be kept any more.
+        if let Some(open) = self.open.take().filter(|open| open.rows >= ROWS_MIN) {
+            let (width, buckets) = (open.width, open.builder.finish());
+            let summary = Summary { width, buckets };
+            self.series.push((open.id, open.name, summary));
+        }
     }
 
     /// Returns the file of the summary; `None` if there is none.
@@ -219,41 +259,41 @@ impl Summarizer {
         let mut names = StringDictionaryBuilder::<Int32Type>::new();
         let (mut ids, mut widths, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for (id, name, summary) in &self.series {
-            for filling in &summary.buckets {
+            for one in &summary.buckets {
                 names.append_value(name);
                 ids.push(*id as i32);
                 widths.push(summary.width as i64);
-                all.push(*filling);
+                all.push(*one);
             }
         }
-        let times = |of: fn(&Filling) -> i64| {
+        let times = |of: fn(&SummaryBucket) -> i64| {
             let times = TimestampNanosecondArray::from_iter_values(all.iter().map(of));
             Arc::new(times.with_timezone("UTC")) as ArrayRef
         };
-        let integers = |of: fn(&Filling) -> u64| {
-            let values = all.iter().map(|filling| of(filling) as i64);
+        let integers = |of: fn(&SummaryBucket) -> u64| {
+            let values = all.iter().map(|one| of(one) as i64);
             Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
         };
         let numbers = |of: fn(&Bucket) -> f64| {
-            let values = all.iter().map(|filling| of(&filling.bucket));
+            let values = all.iter().map(|one| of(&one.bucket));
             Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
         };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(names.finish()),
-            times(|filling| filling.bucket.start),
+            times(|one| one.bucket.start),
             Arc::new(Int64Array::from(widths)),
-            integers(|filling| filling.bucket.count),
-            integers(|filling| filling.bucket.bad),
-            integers(|filling| filling.bucket.lost),
-            integers(|filling| filling.events),
+            integers(|one| one.bucket.count),
+            integers(|one| one.bucket.bad),
+            integers(|one| one.bucket.lost),
+            integers(|one| one.events),
             numbers(|bucket| bucket.first),
             numbers(|bucket| bucket.last),
             numbers(|bucket| bucket.min),
             numbers(|bucket| bucket.max),
             numbers(|bucket| bucket.sum),
             numbers(|bucket| bucket.time_mean),
-            times(|filling| filling.first_time),
-            times(|filling| filling.last_time),
+            times(|one| one.first_time),
+            times(|one| one.last_time),
             Arc::new(Int32Array::from(ids)),
         ];
         Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
@@ -319,7 +359,7 @@ fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<
                 buckets: Vec::new(),
             });
         let (first_time, last_time) = (first_times.value(row), last_times.value(row));
-        let mut filling = Filling {
+        let mut one = SummaryBucket {
             bucket: Bucket {
                 start: starts.value(row),
                 count: counts.value(row) as u64,
@@ -337,10 +377,10 @@ fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<
             last_time,
             events: events.value(row) as u64,
         };
-        if filling.is_clean() {
-            filling.bucket.covered = last_time.wrapping_sub(first_time) as u64;
+        if one.is_clean() {
+            one.bucket.covered = last_time.wrapping_sub(first_time) as u64;
         }
-        summary.buckets.push(filling);
+        summary.buckets.push(one);
     }
     Some(())
 }

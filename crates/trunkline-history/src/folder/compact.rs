@@ -1,6 +1,6 @@
 //! Brings a folder into order that no engine records into.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use trunkline_types::history::HistoryRule;
 use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
 use crate::files::join::{self};
+use crate::files::merge::Merge;
 use crate::files::part::Part;
 use crate::files::{orphans, seal};
-use crate::folder::lock_file;
-use crate::folder::{FolderError, absence};
+use crate::folder::{FolderError, absence, lock_file};
 use crate::log;
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::{CATALOGUE, remove_if_there};
@@ -200,8 +200,9 @@ impl<'a> Tidy<'a> {
         let rules = self.rules;
         let keep = |series: &Series| keep_of(rules, series);
         for part in self.parts.clone() {
+            // One that cannot be read is kept: nobody knows how old its rows are.
             let expires = join::expiry(&part, &self.series, &keep);
-            if expires < self.now {
+            if expires.is_ok_and(|expires| expires < self.now) {
                 self.replace(std::slice::from_ref(&part), Vec::new())?;
                 self.done.removed_rows += part.row.rows;
             }
@@ -226,14 +227,16 @@ impl<'a> Tidy<'a> {
 }
 
 /// Returns true if every row of a part can be read.
-fn is_readable(part: &Part, series: &[Series]) -> bool {
+fn is_readable(part: &Arc<Part>, series: &[Series]) -> bool {
     let of_engine = Series::of_engine();
+    let known = series.iter().chain([&of_engine]).map(|one| (one.id, one));
+    let known: HashMap<u32, &Series> = known.collect();
     let read = || -> Result<(), Error> {
-        for (id, span) in part.spans()? {
-            let known = series.iter().chain([&of_engine]).find(|one| one.id == id);
-            let known = known.ok_or_else(|| Error::damaged("a series is not known"))?;
-            let mut rows = known.rows();
-            part.read(known, span.first_row, span.first_row + span.rows, &mut rows)?;
+        for id in part.spans()?.into_iter().map(|(id, _)| id) {
+            let one = known.get(&id);
+            let one = one.ok_or_else(|| Error::damaged("a series is not known"))?;
+            let mut rows = Merge::new(std::slice::from_ref(part), one)?;
+            while rows.next()?.is_some() {}
         }
         Ok(())
     };

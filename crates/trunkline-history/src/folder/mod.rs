@@ -7,7 +7,7 @@ pub(crate) mod lock_file;
 pub(crate) mod rebuild;
 pub(crate) mod verify;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,11 +36,11 @@ use crate::query::{self, View};
 /// is read again.
 pub struct HistoryFolder {
     folder: PathBuf,
-    content: Content,
+    content: FolderContent,
 }
 
 /// What a folder had at one moment.
-pub(crate) struct Content {
+pub(crate) struct FolderContent {
     /// In the order of their names and ids.
     pub(crate) series: Vec<Series>,
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
@@ -172,7 +172,7 @@ impl HistoryFolder {
     /// [`FolderError`].
     pub fn open(folder: impl Into<PathBuf>, wall: Timestamp) -> Result<Self, FolderError> {
         let folder = folder.into();
-        match Content::read(&folder, wall) {
+        match FolderContent::read(&folder, wall) {
             Ok(content) => Ok(Self { folder, content }),
             Err(error) => Err(FolderError::of(error, &folder)),
         }
@@ -193,7 +193,7 @@ impl HistoryFolder {
 
     fn try_read(&mut self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, Error> {
         for _ in 0..ATTEMPTS {
-            let Content {
+            let FolderContent {
                 series,
                 parts,
                 segments,
@@ -216,11 +216,12 @@ impl HistoryFolder {
     /// Reads the folder again if files of it were replaced. Returns false if none were.
     fn refresh(&mut self, wall: Timestamp) -> Result<bool, Error> {
         let now = Snapshot::read(&self.folder)?;
-        let is_there = |part: &Arc<Part>| now.parts.iter().any(|row| row.path == part.row.path);
+        let paths: HashSet<&str> = now.parts.iter().map(|row| row.path.as_str()).collect();
+        let is_there = |part: &Arc<Part>| paths.contains(part.row.path.as_str());
         if self.content.parts.iter().all(is_there) {
             return Ok(false);
         }
-        self.content = Content::read(&self.folder, wall)?;
+        self.content = FolderContent::read(&self.folder, wall)?;
         Ok(true)
     }
 
@@ -266,7 +267,7 @@ impl HistoryFolder {
     }
 
     fn try_info(&self) -> Result<FolderInfo, Error> {
-        let Content {
+        let FolderContent {
             series,
             parts,
             segments,
@@ -313,8 +314,10 @@ impl HistoryFolder {
                     continue;
                 }
                 info.bytes += found.len();
+                // The second copies of footers belong to files that are counted.
+                let is_copy = entry.path().extension().is_some_and(|end| end == "footer");
                 let is_apart = folder.starts_with(self.folder.join(SET_APART));
-                info.set_apart += u64::from(is_apart);
+                info.set_apart += u64::from(is_apart && !is_copy);
             }
         }
         Ok(info)
@@ -324,7 +327,7 @@ impl HistoryFolder {
 /// Rows of each series with their first and last time.
 type Totals = HashMap<u32, (u64, Option<(i64, i64)>)>;
 
-impl Content {
+impl FolderContent {
     pub(crate) fn read(folder: &Path, wall: Timestamp) -> Result<Self, Error> {
         let mut before = snapshot_of(folder)?;
         for _ in 0..ATTEMPTS {

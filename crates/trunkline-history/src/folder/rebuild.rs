@@ -5,7 +5,7 @@
 //! that is still needed, or in a joined file. When an engine starts, it deletes these, and sets apart
 //! the files that cannot be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
@@ -16,10 +16,9 @@ use crate::error::Error;
 use crate::files::files_in;
 use crate::files::footer::{self, FileNote};
 use crate::files::join::date_of;
-use crate::files::part::Span;
-use crate::folder::FolderError;
-use crate::folder::lock_file;
+use crate::files::part::SeriesSpan;
 use crate::folder::verify::Finding;
+use crate::folder::{FolderError, lock_file};
 use crate::log;
 use crate::log::unsealed::Unsealed;
 use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
@@ -43,7 +42,7 @@ pub struct Rebuilt {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) row: PartRow,
-    series: Vec<(Series, Span)>,
+    series: Vec<(Series, SeriesSpan)>,
     segments: Vec<(u64, u64)>,
 }
 
@@ -99,7 +98,8 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
 
 /// Moves the catalogue to a folder of its own, and returns its path.
 fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
-    let names = [CATALOGUE_LOG, "catalogue.sqlite-shm", CATALOGUE];
+    // The log last: a catalogue without its log is one of an earlier time, which an engine would use.
+    let names = [CATALOGUE, "catalogue.sqlite-shm", CATALOGUE_LOG];
     let mut names = names
         .into_iter()
         .filter(|name| folder.join(name).exists())
@@ -113,6 +113,7 @@ fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     std::fs::create_dir_all(folder.join(&apart))?;
     for name in names {
         std::fs::rename(folder.join(name), folder.join(&apart).join(name))?;
+        File::open(folder)?.sync_all()?;
     }
     Ok(Some(format!("{apart}/{CATALOGUE}")))
 }
@@ -149,19 +150,26 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
                 .iter()
                 .any(|(first, last)| first <= from && to <= last)
         };
-        date_of(&one.row.path) == date_of(&other.row.path)
-            // Of two with the same segments, one is entered.
-            && (one.row.path < other.row.path || one.segments != other.segments)
+        // Of two with the same segments, one is entered.
+        (one.row.path < other.row.path || one.segments != other.segments)
             && one.row.path != other.row.path
             && one.segments.iter().all(contains)
     };
-    let is_entered =
-        |one: &&Found| !is_in_log(one) && !found.iter().any(|other| is_part_of(one, other));
+    let mut by_date: HashMap<&str, Vec<&Found>> = HashMap::new();
+    for one in &found {
+        by_date.entry(date_of(&one.row.path)).or_default().push(one);
+    }
+    let is_entered = |one: &&Found| {
+        let of_date = by_date.get(date_of(&one.row.path)).into_iter().flatten();
+        !is_in_log(one) && !of_date.into_iter().any(|other| is_part_of(one, other))
+    };
     let mut entered: Vec<&Found> = found.iter().filter(is_entered).collect();
     entered.sort_by_key(|one| (one.row.segment, one.row.path.clone()));
+    let mut known: HashMap<u32, Series> = HashMap::new();
     for one in entered {
-        match unknown(&one.series, &scanned.series) {
+        match unknown(&one.series, &known) {
             Ok(new) => {
+                known.extend(new.iter().map(|one| (one.id, one.clone())));
                 scanned.series.extend(new);
                 scanned.parts.push(one.row.clone());
             }
@@ -183,10 +191,13 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
 }
 
 /// Returns the series of a file that are not known yet, or the name of one that contradicts.
-fn unknown(of_file: &[(Series, Span)], known: &[Series]) -> Result<Vec<Series>, String> {
+fn unknown(
+    of_file: &[(Series, SeriesSpan)],
+    known: &HashMap<u32, Series>,
+) -> Result<Vec<Series>, String> {
     let mut new = Vec::new();
     for (one, _) in of_file {
-        match known.iter().find(|known| known.id == one.id) {
+        match known.get(&one.id) {
             Some(known) if known.name == one.name && known.data_type == one.data_type => {}
             Some(_) => return Err(one.name.clone()),
             None if one.id == crate::catalogue::ENGINE_SERIES => {}

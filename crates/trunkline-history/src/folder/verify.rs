@@ -14,12 +14,12 @@ use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::block_checksums::BLOCK;
 use crate::files::footer::Footer;
-use crate::files::part::{self, Part, Span};
-use crate::files::summary::Filler;
+use crate::files::part::{BATCH_READ_BYTES, Part, SeriesSpan};
+use crate::files::schema::Projection;
+use crate::files::summary::SummaryBuilder;
 use crate::files::{files_in, summary};
-use crate::folder::lock_file;
 use crate::folder::rebuild::scan;
-use crate::folder::{FolderError, absence};
+use crate::folder::{FolderError, absence, lock_file};
 use crate::log;
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::CATALOGUE;
@@ -130,11 +130,12 @@ fn try_verify(
     let (mut series, mut parts) = check.catalogue(wall)?;
     let mut seen: HashSet<String> = HashSet::new();
     for _ in 0..ATTEMPTS {
+        let by_id: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
         check.all += parts.iter().map(|part| part.bytes).sum::<u64>();
         for row in &parts {
             let Verified { files, rows, .. } = check.result;
             let (found, dropped) = (check.result.findings.len(), check.result.findings_dropped);
-            check.part(&Part::new(folder, row.clone()), &series);
+            check.part(&Part::new(folder, row.clone()), &by_id);
             // An engine may have replaced the file meanwhile.
             if check.result.findings.len() > found && !is_listed(folder, row) {
                 check.result.findings.truncate(found);
@@ -209,7 +210,7 @@ impl Check<'_> {
         Ok((scanned.series, scanned.parts))
     }
 
-    fn part(&mut self, part: &Part, known: &[Series]) {
+    fn part(&mut self, part: &Part, known: &HashMap<u32, &Series>) {
         self.result.files += 1;
         let path = part.row.path.as_str();
         let bad_blocks = match self.footers(part) {
@@ -310,7 +311,7 @@ impl Check<'_> {
     fn content(
         &mut self,
         part: &Part,
-        known: &[Series],
+        known: &HashMap<u32, &Series>,
         bad_blocks: &BTreeSet<u64>,
     ) -> Result<(), Error> {
         let path = part.row.path.as_str();
@@ -321,10 +322,9 @@ impl Check<'_> {
             rows += span.rows;
             let (first, last) = found_times.unwrap_or((span.first_time, span.last_time));
             found_times = Some((first.min(span.first_time), last.max(span.last_time)));
-            let is_known = |known: &Series| {
-                known.id == one.id && known.name == one.name && known.data_type == one.data_type
-            };
-            if one.id != ENGINE_SERIES && !known.iter().any(is_known) {
+            let is_same =
+                |known: &&Series| known.name == one.name && known.data_type == one.data_type;
+            if one.id != ENGINE_SERIES && !known.get(&one.id).is_some_and(is_same) {
                 self.find(Finding {
                     variable: Some(one.name.clone()),
                     times: Some(times_of(span.first_time, span.last_time)),
@@ -347,8 +347,8 @@ impl Check<'_> {
         let mut unreadable = HashSet::new();
         for (one, span) in &series {
             let widths = summaries.as_ref().and_then(|all| all.get(&one.id));
-            let mut filler = widths.map(|summary| Filler::new(summary.width));
-            let read = self.series(part, (one, *span), &mut filler);
+            let mut builder = widths.map(|summary| SummaryBuilder::new(summary.width));
+            let read = self.series(part, (one, *span), &mut builder);
             let is_whole = read.as_ref().is_ok_and(|lost| lost.is_empty());
             for (from, to) in
                 read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)])
@@ -364,7 +364,7 @@ impl Check<'_> {
                     });
                 }
             }
-            let filled = filler.map(Filler::finish).filter(|_| is_whole);
+            let filled = builder.map(SummaryBuilder::finish).filter(|_| is_whole);
             if let (Some(filled), Some(summary)) = (filled, widths)
                 // As text, so that what is not a number is equal to itself.
                 && format!("{filled:?}") != format!("{:?}", summary.buckets)
@@ -388,7 +388,7 @@ impl Check<'_> {
     fn bad_block(
         &mut self,
         part: &Part,
-        series: &[(Series, Span)],
+        series: &[(Series, SeriesSpan)],
         block: u64,
     ) -> Result<(), Error> {
         let path = part.row.path.as_str();
@@ -452,8 +452,8 @@ impl Check<'_> {
     fn series(
         &mut self,
         part: &Part,
-        (one, span): (&Series, Span),
-        filler: &mut Option<Filler>,
+        (one, span): (&Series, SeriesSpan),
+        builder: &mut Option<SummaryBuilder>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         let end = span.first_row + span.rows;
         let (mut next, mut lost) = (span.first_row, Vec::new());
@@ -461,11 +461,15 @@ impl Check<'_> {
         let mut times: Option<(i64, i64)> = None;
         let mut is_sorted = true;
         let mut stream = None;
+        let page_end = |row: u64| -> Result<u64, Error> {
+            let (_, page) = part.page_at(one, row, Projection::Whole)?;
+            Ok(page.min(end))
+        };
         while next < end {
             let mut rows = one.rows();
             let open = match stream.take() {
                 Some(open) => Ok(open),
-                None => part.stream(&[(one, next, end)]),
+                None => part.stream(&[(one, next, end)], Projection::Whole, BATCH_READ_BYTES),
             };
             let taken = open.and_then(|mut open| {
                 let taken = open.take(one, next, (end - next) as usize, &mut rows)?;
@@ -475,8 +479,8 @@ impl Check<'_> {
             let taken = taken.or_else(|_| {
                 // Page by page, as queries do.
                 rows = one.rows();
-                let page = part::page_end(next).min(end);
-                part.read(one, next, page, &mut rows)?;
+                let page = page_end(next)?;
+                part.read(one, next, page, Projection::Whole, &mut rows)?;
                 Ok::<u64, Error>(page - next)
             });
             match taken {
@@ -485,15 +489,15 @@ impl Check<'_> {
                     self.result.rows += taken;
                 }
                 Err(_) => {
-                    let page = part::page_end(next).min(end);
+                    let page = page_end(next)?;
                     lost.push((next, page));
                     next = page;
                     continue;
                 }
             }
             is_sorted &= is_in_order(&rows, &mut last, &mut times);
-            if let Some(filler) = filler {
-                filler.add(&rows, &one.data_type);
+            if let Some(builder) = builder {
+                builder.add(&rows, &one.data_type);
             }
         }
         let is_other = lost.is_empty() && times != Some((span.first_time, span.last_time));

@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     pub(crate) rows: HashMap<u32, SeriesRows>,
     /// Number of rows and events.
     pub(crate) count: usize,
+    /// The time of the first of them; `None` if there are none.
+    pub(crate) first_time: Option<i64>,
     bytes: usize,
     first_commit: Option<Timestamp>,
 }
@@ -44,6 +46,7 @@ impl Segment {
             number,
             rows: HashMap::new(),
             count: 0,
+            first_time: None,
             bytes: 0,
             first_commit: None,
         }
@@ -55,6 +58,10 @@ impl Segment {
         self.first_commit.get_or_insert(time);
         self.count += rows.len() + rows.marks().len();
         self.bytes += rows.memory();
+        let of_rows = rows.times().iter().copied().min();
+        let of_marks = rows.marks().iter().map(|mark| mark.key.time);
+        let times = self.first_time.into_iter().chain(of_rows);
+        self.first_time = times.chain(of_marks).min();
         let known = self.rows.entry(series).or_insert_with(|| SeriesRows {
             full: Vec::new(),
             newest: Rows::new(rows.word_bytes()),
@@ -106,16 +113,20 @@ impl SeriesRows {
         }
     }
 
+    /// All rows and events, in several pieces.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Rows> {
+        self.full.iter().map(Arc::as_ref).chain([&self.newest])
+    }
+
     /// Number of rows and events.
     pub(crate) fn count(&self) -> usize {
-        let chunks = self.full.iter().map(Arc::as_ref).chain([&self.newest]);
-        chunks.map(|rows| rows.len() + rows.marks().len()).sum()
+        let pieces = self.pieces();
+        pieces.map(|rows| rows.len() + rows.marks().len()).sum()
     }
 
     /// The first and the last time of the rows and events.
     pub(crate) fn times(&self) -> Option<(i64, i64)> {
-        let chunks = self.full.iter().map(Arc::as_ref).chain([&self.newest]);
-        let times = chunks.flat_map(|rows| {
+        let times = self.pieces().flat_map(|rows| {
             let of_marks = rows.marks().iter().map(|mark| mark.key.time);
             rows.times().iter().copied().chain(of_marks)
         });
@@ -133,7 +144,7 @@ impl SeriesRows {
             return Cow::Borrowed(newest);
         }
         let mut all = Rows::new(newest.word_bytes());
-        for chunk in self.full.iter().map(Arc::as_ref).chain([newest]) {
+        for chunk in self.pieces() {
             all.append(chunk, 0..chunk.len());
             for mark in chunk.marks() {
                 all.push_mark(*mark);

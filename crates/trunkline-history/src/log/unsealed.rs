@@ -1,12 +1,12 @@
 //! What the logs of a folder have that is in no file yet.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
-use crate::catalogue::STOPPED;
-use crate::catalogue::{ENGINE_SERIES, Series};
+use crate::catalogue::{ENGINE_SERIES, STOPPED, Series};
 use crate::error::Error;
 use crate::log;
 use crate::log::tail::Segment;
@@ -103,8 +103,9 @@ impl Unsealed {
 /// A series is known with another name or type.
 pub(crate) fn unknown(of_log: &[Series], known: &[Series]) -> Result<Vec<Series>, Error> {
     let mut new: Vec<Series> = Vec::new();
+    let mut by_id: HashMap<u32, &Series> = known.iter().map(|one| (one.id, one)).collect();
     for one in of_log {
-        match known.iter().chain(&new).find(|known| known.id == one.id) {
+        match by_id.get(&one.id) {
             Some(known) if known.name == one.name && known.data_type == one.data_type => {}
             Some(known) => {
                 return Err(Error::damaged(format!(
@@ -112,7 +113,10 @@ pub(crate) fn unknown(of_log: &[Series], known: &[Series]) -> Result<Vec<Series>
                     one.id, known.name, one.name
                 )));
             }
-            None => new.push(one.clone()),
+            None => {
+                by_id.insert(one.id, one);
+                new.push(one.clone());
+            }
         }
     }
     Ok(new)

@@ -4,26 +4,28 @@
 //! summary are added instead of their rows. For durations, a value holds from its row to the next
 //! row or event.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use trunkline_types::history::{Bucket, HistoryMark, RowKey};
 
 use super::progress::SeriesProgress;
-use super::reading::{INDEX_WORK, Last, Reading, Room, Span, last_key, previous_key};
+use super::reading::{INDEX_WORK, Last, Reading, Room, TimeSpan, last_key, previous_key};
 use crate::error::Error;
-use crate::files::row_order::{Content, Step, content_of, has_numbers, steps};
-use crate::files::summary::{Filling, Summary};
+use crate::files::row_order::{RowValue, Step, content_of, has_numbers, steps};
+use crate::files::summary::{Summary, SummaryBucket};
 
 /// Bounds of what is read at a time.
 const ROOM: Room = Room {
     rows: 32 << 10,
     bytes: 2 << 20,
+    is_exact: false,
 };
 
 /// A query of buckets.
 pub(super) struct Intervals<'r, 'a> {
     pub(super) reading: &'r Reading<'a>,
-    pub(super) span: Span,
+    pub(super) span: TimeSpan,
     /// Width of each bucket; `None` for one bucket over the whole time.
     pub(super) width: Option<u64>,
     /// True if the covered time and the time-weighted mean are asked for.
@@ -35,13 +37,13 @@ pub(super) struct Intervals<'r, 'a> {
 /// Where the next page goes on, if there is more.
 pub(super) type Next = Option<(Option<RowKey>, SeriesProgress)>;
 
-impl Intervals<'_, '_> {
-    /// Where a series begins.
-    pub(super) fn begin(&self) -> SeriesProgress {
-        let seek = self.span.since.checked_sub(1).filter(|_| self.durations);
-        SeriesProgress::begin(self.span.since, seek)
-    }
+/// Where a series begins.
+pub(super) fn begin(span: TimeSpan, durations: bool) -> SeriesProgress {
+    let seek = span.since.checked_sub(1).filter(|_| durations);
+    SeriesProgress::begin(span.since, seek)
+}
 
+impl Intervals<'_, '_> {
     /// Returns at most `most` buckets.
     pub(super) fn read(
         &self,
@@ -51,7 +53,7 @@ impl Intervals<'_, '_> {
     ) -> Result<(Vec<Bucket>, Next), Error> {
         // The value that holds at the start.
         if let Some(seek) = progress.seek {
-            let before = Span {
+            let before = TimeSpan {
                 since: i64::MIN,
                 last: seek,
             };
@@ -65,54 +67,53 @@ impl Intervals<'_, '_> {
             }
             progress.seek = None;
         }
-        let mut filler = Filler {
+        let mut builder = BucketBuilder {
             intervals: self,
             progress,
             most,
+            current: 0..0,
             full: Vec::new(),
         };
         loop {
-            if filler.is_full() || self.reading.page.is_spent() {
-                return Ok((filler.full, Some((after, filler.progress))));
+            if builder.is_full() || self.reading.page.is_spent() {
+                return Ok((builder.full, Some((after, builder.progress))));
             }
             let run = self.next_run(after);
             let first = run.as_ref().and_then(|run| run.start());
             let last = first.map_or(self.span.last, |start| start.saturating_sub(1));
             if let Some(run) = run.filter(|_| after == Some(last_key(last))) {
-                after = filler.add_run(&run).or(after);
+                after = builder.add_run(&run).or(after);
                 continue;
             }
             let since = match after {
                 Some(_) => i64::MIN,
                 None => self.span.since,
             };
-            let window = self.reading.window(after, Span { since, last }, ROOM)?;
+            let window = self.reading.window(after, TimeSpan { since, last }, ROOM)?;
             let rows = &window.rows;
+            let mut added = None;
             for step in steps(rows) {
-                let key = match step {
-                    Step::Row(row) => rows.key(row),
-                    Step::Event(mark) => Some(mark.key),
-                };
                 let is_added = match step {
                     Step::Row(row) => {
                         let time = rows.times().get(row).copied().unwrap_or(0);
                         let data_type = &self.reading.series.data_type;
-                        filler.add_row(time, content_of(rows, row, data_type))
+                        builder.add_row(time, content_of(rows, row, data_type))
                     }
-                    Step::Event(mark) => filler.add_event(&mark),
+                    Step::Event(mark) => builder.add_event(&mark),
                 };
                 if !is_added {
-                    return Ok((filler.full, Some((after, filler.progress))));
+                    after = added.and_then(|step: Step| step.key(rows)).or(after);
+                    return Ok((builder.full, Some((after, builder.progress))));
                 }
-                after = key.or(after);
+                added = Some(step);
             }
             if window.end.is_none() && first.is_none() {
                 break;
             }
             after = Some(window.end.unwrap_or(last_key(last)));
         }
-        let is_complete = filler.finish();
-        let Filler { progress, full, .. } = filler;
+        let is_complete = builder.finish();
+        let BucketBuilder { progress, full, .. } = builder;
         let next = (!is_complete).then_some((Some(last_key(self.span.last)), progress));
         Ok((full, next))
     }
@@ -125,7 +126,7 @@ impl Intervals<'_, '_> {
         }
         let since = self.span.since;
         let from = after.map_or(since, |after| after.time.saturating_add(1).max(since));
-        let rest = Span {
+        let rest = TimeSpan {
             since: from,
             last: reading.horizon(from, self.span.last),
         };
@@ -178,7 +179,7 @@ impl Intervals<'_, '_> {
                 others: others.map(|(_, extent)| *extent).collect(),
                 marks: marks.iter().map(|mark| mark.key.time).collect(),
                 last: rest.last,
-                needs_clean: self.durations,
+                clean_until: self.durations.then_some(self.now),
                 summary,
             };
             while let Some(one) = run.summary.buckets.get(run.next) {
@@ -207,7 +208,8 @@ struct Run {
     /// Times of the events that concern every variable.
     marks: Vec<i64>,
     last: i64,
-    needs_clean: bool,
+    /// For durations: only buckets up to this time, with good values and without events.
+    clean_until: Option<i64>,
 }
 
 impl Run {
@@ -217,15 +219,15 @@ impl Run {
     }
 
     /// The last nanosecond of a bucket.
-    fn end_of(&self, one: &Filling) -> i64 {
+    fn end_of(&self, one: &SummaryBucket) -> i64 {
         let width = i64::try_from(self.summary.width).unwrap_or(i64::MAX);
         one.bucket.start.saturating_add(width - 1)
     }
 
     /// Returns true if nothing else is between `from` and the end of a bucket.
-    fn accepts(&self, one: &Filling, from: i64) -> bool {
+    fn accepts(&self, one: &SummaryBucket, from: i64) -> bool {
         let end = self.end_of(one);
-        let span = Span {
+        let span = TimeSpan {
             since: from,
             last: end,
         };
@@ -237,19 +239,22 @@ impl Run {
             let first = self.marks.partition_point(|time| *time < from);
             self.marks.get(first).is_none_or(|time| *time > end)
         };
-        is_alone && (!self.needs_clean || (one.is_clean() && has_no_event()))
+        let is_clean = |until| one.is_clean() && one.last_time <= until && has_no_event();
+        is_alone && self.clean_until.is_none_or(is_clean)
     }
 }
 
 /// Fills buckets.
-struct Filler<'i, 'r, 'a> {
+struct BucketBuilder<'i, 'r, 'a> {
     intervals: &'i Intervals<'r, 'a>,
     progress: SeriesProgress,
     most: usize,
+    /// The times of the bucket that was found last. Most rows are in the same one as the row before.
+    current: Range<i64>,
     full: Vec<Bucket>,
 }
 
-impl Filler<'_, '_, '_> {
+impl BucketBuilder<'_, '_, '_> {
     fn is_full(&self) -> bool {
         self.full.len() >= self.most
     }
@@ -282,9 +287,14 @@ impl Filler<'_, '_, '_> {
     }
 
     fn bucket_at(&mut self, time: i64) -> &mut Bucket {
-        let start = self.start_of(time);
-        if let Some(bucket) = self.progress.bucket
-            && bucket.start != start
+        if !self.current.contains(&time) {
+            self.current = self.start_of(time)..self.end_of(time);
+        }
+        let start = self.current.start;
+        if self
+            .progress
+            .bucket
+            .is_some_and(|bucket| bucket.start != start)
         {
             self.close();
         }
@@ -315,7 +325,7 @@ impl Filler<'_, '_, '_> {
         true
     }
 
-    fn add_row(&mut self, time: i64, content: Content) -> bool {
+    fn add_row(&mut self, time: i64, content: RowValue) -> bool {
         let is_inside = self.intervals.span.contains(time);
         if !self.flow(time) || (is_inside && !self.has_room_at(time)) {
             return false;
@@ -323,9 +333,9 @@ impl Filler<'_, '_, '_> {
         if is_inside {
             let bucket = self.bucket_at(time);
             match content {
-                Content::Bad => bucket.bad += 1,
-                Content::Number(number) => bucket.add(number),
-                Content::Other => bucket.add_other(),
+                RowValue::Bad => bucket.bad += 1,
+                RowValue::Number(number) => bucket.add(number),
+                RowValue::Other => bucket.add_other(),
             }
         }
         self.hold(content.value());
@@ -361,7 +371,7 @@ impl Filler<'_, '_, '_> {
                 break;
             }
             page.spend(1);
-            let Filling {
+            let SummaryBucket {
                 mut bucket,
                 first_time,
                 last_time,

@@ -4,7 +4,7 @@
 //! cursor of the next page has everything that is needed to continue, so that nothing is kept
 //! between two pages.
 //!
-//! - `reading`: the rows of a series in their order.
+//! - `wanted`: the series that are asked for; `reading`: the rows of a series in their order.
 //! - `intervals`: buckets; `points`: values at points in time.
 //! - `progress`: what the cursor has.
 
@@ -12,6 +12,7 @@ mod intervals;
 mod points;
 mod progress;
 mod reading;
+mod wanted;
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -23,10 +24,12 @@ use trunkline_types::history::{
 use self::intervals::Intervals;
 use self::points::Points;
 use self::progress::{Progress, SeriesProgress};
-pub(crate) use self::reading::View;
-use self::reading::{Last, Page, Reading, Room, Span, is_wanted};
+use self::reading::{Last, Page, Reading, Room, TimeSpan};
+pub(crate) use self::reading::{View, first_key, next_key, previous_key};
+use self::wanted::Wanted;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
+use crate::files::schema::Projection;
 
 /// Rows, events and buckets of a page, and about its bytes.
 const PAGE_ROWS: usize = 64 << 10;
@@ -45,61 +48,68 @@ pub(crate) fn read(
 ) -> Result<(HistoryPage, usize), Error> {
     let shared = Page::default();
     let from = query.from.clone().unwrap_or_default();
+    let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
+    let wanted = Wanted::new(series.get(start..).unwrap_or_default(), &query.patterns);
     let progress = match &query.from {
         Some(from) => Progress::decode(&from.state)?,
-        None => begin(query, series, view_of, now, &shared)?,
+        None => begin(query, &wanted, view_of, now, &shared),
     };
-    let of_engine = view_of(ENGINE_SERIES).memory;
     let mut room = Room {
         rows: match query.limit {
             0 => PAGE_ROWS,
             limit => PAGE_ROWS.min(limit as usize),
         },
         bytes: PAGE_BYTES,
+        is_exact: true,
     };
     let mut page = HistoryPage::default();
-    let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
-    for (index, one) in series.iter().enumerate().skip(start) {
-        if !is_wanted(one, &query.patterns) {
-            continue;
+    let cursor = |one: &Series, after: Option<RowKey>, series: SeriesProgress| HistoryCursor {
+        variable: one.name.clone(),
+        series: one.id,
+        after,
+        state: Progress {
+            series,
+            ..progress.clone()
         }
-        let is_first = one.name == from.variable && one.id == from.series && query.from.is_some();
-        let cursor = |after: Option<RowKey>, series: SeriesProgress| HistoryCursor {
-            variable: one.name.clone(),
-            series: one.id,
-            after,
-            state: Progress {
-                series,
-                ..progress.clone()
-            }
-            .encode(),
+        .encode(),
+    };
+    let is_rows = query.form == HistoryForm::Rows;
+    for number in 0.. {
+        let Some(one) = wanted.get(number, &shared) else {
+            // If the work was spent before the next one was found, the search goes on in the next
+            // page.
+            let rest = wanted.rest();
+            page.next = rest.map(|one| cursor(one, None, begin_series(query, &progress)));
+            break;
         };
-        let is_rows = query.form == HistoryForm::Rows;
+        let is_first = one.name == from.variable && one.id == from.series && query.from.is_some();
+        let (after, begun) = match is_first {
+            true => (from.after, progress.series.clone()),
+            false => (None, begin_series(query, &progress)),
+        };
+        if room.rows == 0 || room.bytes == 0 || shared.is_spent() {
+            page.next = Some(cursor(one, after, begun));
+            break;
+        }
         let reading = Reading {
             page: &shared,
             series: one,
             view: view_of(one.id),
-            of_engine: &of_engine,
-            position: query.after.filter(|_| is_rows),
-            following: match is_rows {
-                true => series.get(index + 1..).unwrap_or_default(),
-                false => &[],
+            projection: match query.form {
+                HistoryForm::Rows | HistoryForm::Last => Projection::Whole,
+                HistoryForm::Interpolated(_) | HistoryForm::Stepped(_) => Projection::Values,
+                HistoryForm::Buckets(_) | HistoryForm::Points(_) | HistoryForm::Total => {
+                    Projection::Numbers
+                }
             },
-            patterns: &query.patterns,
+            position: query.after.filter(|_| is_rows),
+            following: is_rows.then_some((&wanted, number + 1)),
         };
         let answer = Answering {
             query,
             reading: &reading,
             progress: &progress,
         };
-        let (after, begun) = match is_first {
-            true => (from.after, progress.series.clone()),
-            false => (None, answer.begin()),
-        };
-        if room.rows == 0 || room.bytes == 0 || shared.is_spent() {
-            page.next = Some(cursor(after, begun));
-            break;
-        }
         let (data_type, data, next) = answer.read(after, begun, room)?;
         room = room.left_after(&data);
         // Also a series without rows costs something.
@@ -113,7 +123,7 @@ pub(crate) fn read(
             });
         }
         if let Some((after, progress)) = next {
-            page.next = Some(cursor(after, progress));
+            page.next = Some(cursor(one, after, progress));
             break;
         }
     }
@@ -133,6 +143,7 @@ impl Room {
         Self {
             rows: self.rows.saturating_sub(data.len()),
             bytes: self.bytes.saturating_sub(bytes + 64),
+            is_exact: self.is_exact,
         }
     }
 }
@@ -140,13 +151,13 @@ impl Room {
 /// The state before the first page.
 fn begin(
     query: &HistoryQuery,
-    series: &[Series],
+    wanted: &Wanted<'_>,
     view_of: ViewOf<'_>,
     now: i64,
     page: &Page,
-) -> Result<Progress, Error> {
+) -> Progress {
     let (since, until) = (query.since, query.until);
-    let mut span = Span {
+    let mut span = TimeSpan {
         since: since.map_or(i64::MIN, |time| time.as_nanos()),
         last: until.map_or(i64::MAX, |time| time.as_nanos().saturating_sub(1)),
     };
@@ -165,7 +176,7 @@ fn begin(
         HistoryForm::Rows | HistoryForm::Last => false,
     };
     if needs_start && since.is_none() {
-        span.since = beginning(query, series, view_of, page).unwrap_or(now);
+        span.since = beginning(wanted, view_of, page).unwrap_or(now);
     }
     let width = match query.form {
         HistoryForm::Interpolated(Grid(step)) | HistoryForm::Stepped(Grid(step)) => {
@@ -173,37 +184,68 @@ fn begin(
         }
         form => form.width(span.since, until.map_or(now, |until| until.as_nanos())),
     };
-    Ok(Progress {
+    Progress {
         span,
         now,
         width: width.unwrap_or(0),
         series: SeriesProgress::begin(span.since, None),
-    })
+    }
+}
+
+/// The state before the first row of a series.
+fn begin_series(query: &HistoryQuery, progress: &Progress) -> SeriesProgress {
+    let span = progress.span;
+    match query.form {
+        HistoryForm::Rows => SeriesProgress::begin(span.since, None),
+        HistoryForm::Last => SeriesProgress::begin(span.since, Some(span.last)),
+        HistoryForm::Buckets(_) | HistoryForm::Points(_) | HistoryForm::Total => {
+            intervals::begin(span, has_durations(query))
+        }
+        HistoryForm::Interpolated(grid) | HistoryForm::Stepped(grid) => {
+            points::begin(span, step_of(grid))
+        }
+    }
+}
+
+/// Returns true if the covered time and the time-weighted mean are asked for.
+fn has_durations(query: &HistoryQuery) -> bool {
+    query.durations || query.form == HistoryForm::Total
+}
+
+fn step_of(grid: Grid) -> Option<i64> {
+    grid.0
+        .map(|step| i64::try_from(step.get()).unwrap_or(i64::MAX))
 }
 
 /// Returns the time of the first row or event of the wanted series, or an earlier one if finding it
 /// would take more work than a page may; `None` if they have none.
-fn beginning(
-    query: &HistoryQuery,
-    series: &[Series],
-    view_of: ViewOf<'_>,
-    page: &Page,
-) -> Option<i64> {
-    let wanted = series.iter().filter(|one| is_wanted(one, &query.patterns));
-    let wanted: HashSet<u32> = wanted.map(|one| one.id).collect();
+fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i64> {
+    let mut ids: HashSet<u32> = HashSet::new();
     let mut first: Option<i64> = None;
     let mut offer = |time: i64| first = Some(first.map_or(time, |first| first.min(time)));
-    let mut parts = None;
-    for id in &wanted {
-        let view = view_of(*id);
+    // The view of the last one has all files: those of the others may be from before a segment was
+    // moved to files.
+    let mut view = view_of(ENGINE_SERIES);
+    while let Some(one) = wanted.get(ids.len(), page) {
+        ids.insert(one.id);
+        page.spend(SERIES_WORK);
+        view = view_of(one.id);
         for rows in &view.memory {
             let of_marks = rows.marks().first().map(|mark| mark.key.time);
             let times = rows.times().first().copied().into_iter().chain(of_marks);
             times.for_each(&mut offer);
         }
-        parts = Some(view.parts);
     }
-    for part in parts.iter().flat_map(|parts| parts.iter()) {
+    if wanted.rest().is_some() {
+        // Of all series.
+        let of_files = view.parts.first().map(|part| part.row.first_time);
+        return of_files
+            .into_iter()
+            .chain(view.first_time)
+            .chain(first)
+            .min();
+    }
+    for part in view.parts.iter() {
         if first.is_some_and(|first| first <= part.row.first_time) {
             break;
         }
@@ -215,7 +257,7 @@ fn beginning(
         }
         let spans = page.or_damage(part, part.spans()).unwrap_or_default();
         page.spend(spans.len());
-        let of_wanted = spans.iter().filter(|(id, _)| wanted.contains(id));
+        let of_wanted = spans.iter().filter(|(id, _)| ids.contains(id));
         for (_, span) in of_wanted {
             first = Some(first.map_or(span.first_time, |first| first.min(span.first_time)));
         }
@@ -249,7 +291,7 @@ impl<'r, 'a> Answering<'r, 'a> {
             reading: self.reading,
             span: self.progress.span,
             width: (self.query.form != HistoryForm::Total).then_some(width),
-            durations: self.query.durations || self.query.form == HistoryForm::Total,
+            durations: has_durations(self.query),
             now: self.progress.now,
         }
     }
@@ -258,25 +300,9 @@ impl<'r, 'a> Answering<'r, 'a> {
         Points {
             reading: self.reading,
             span: self.progress.span,
-            step: grid
-                .0
-                .map(|step| i64::try_from(step.get()).unwrap_or(i64::MAX)),
+            step: step_of(grid),
             is_linear,
             now: self.progress.now,
-        }
-    }
-
-    fn begin(&self) -> SeriesProgress {
-        let span = self.progress.span;
-        match self.query.form {
-            HistoryForm::Rows => SeriesProgress::begin(span.since, None),
-            HistoryForm::Last => SeriesProgress::begin(span.since, Some(span.last)),
-            HistoryForm::Buckets(_) | HistoryForm::Points(_) | HistoryForm::Total => {
-                self.intervals().begin()
-            }
-            HistoryForm::Interpolated(grid) | HistoryForm::Stepped(grid) => {
-                self.points(grid, false).begin()
-            }
         }
     }
 
@@ -296,7 +322,7 @@ impl<'r, 'a> Answering<'r, 'a> {
             }
             HistoryForm::Last => {
                 let last = progress.seek.unwrap_or(span.last).min(span.last);
-                let (rows, next) = match self.reading.last(Span { last, ..span }) {
+                let (rows, next) = match self.reading.last(TimeSpan { last, ..span }) {
                     Last::Found(_, rows) => (*rows, None),
                     Last::Nothing => (self.reading.series.rows(), None),
                     Last::NotAfter(time) => {
@@ -324,5 +350,140 @@ impl<'r, 'a> Answering<'r, 'a> {
                 (points.data_type(), SeriesData::Rows(rows), next)
             }
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use std::sync::Arc;
+
+    use trunkline_types::history::{HistoryEvent, HistoryMark, Row};
+    use trunkline_types::{DataType, Pattern, Quality, Timestamp};
+
+    use super::*;
+    use crate::files::part::Part;
+    use crate::files::seal;
+    use crate::log::tail::Segment;
+
+    /// A segment becomes files while a page is read: its events are in memory for the one series, and
+    /// in a file for the next.
+    #[test]
+    fn events_of_the_engine_occur_once_while_a_segment_becomes_files() {
+        const TIME: i64 = 1_790_000_000_000_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let series: Vec<Series> = (1..=2)
+            .map(|id| Series {
+                id,
+                name: format!("rig/{id}"),
+                data_type: DataType::U8,
+                units: String::new(),
+            })
+            .collect();
+        let key = |sequence| RowKey {
+            time: TIME,
+            epoch: 1,
+            sequence,
+        };
+        let mut segment = Segment::new(1);
+        let mut started = Rows::new(None);
+        started.push_mark(HistoryMark {
+            key: key(0),
+            event: HistoryEvent::Started,
+        });
+        segment.add(ENGINE_SERIES, &started, Timestamp::from_nanos(TIME));
+        for one in &series {
+            let mut rows = one.rows();
+            rows.push(&Row {
+                key: key(1),
+                delay: 0,
+                quality: Quality::GOOD,
+                value: &[7],
+            });
+            segment.add(one.id, &rows, Timestamp::from_nanos(TIME));
+        }
+        let sealed = seal::seal(folder.path(), &segment, &series, &|_| None).unwrap();
+        let sealed = sealed.into_iter();
+        let sealed: Vec<_> = sealed
+            .map(|row| Arc::new(Part::new(folder.path(), row)))
+            .collect();
+        let (none, sealed) = (Arc::new(Vec::new()), Arc::new(sealed));
+        let view_of = |id| match id {
+            2 => View::of(&sealed, std::iter::empty(), id),
+            _ => View::of(&none, [&segment].into_iter(), id),
+        };
+        let query = HistoryQuery {
+            patterns: vec![Pattern::parse("**").unwrap()],
+            ..HistoryQuery::default()
+        };
+        let (page, _) = read(&query, &series, &view_of, TIME).unwrap();
+        assert_eq!(page.series.len(), 2);
+        for one in page.series {
+            let SeriesData::Rows(rows) = one.data else {
+                panic!("buckets");
+            };
+            assert_eq!((rows.len(), rows.marks().len()), (1, 1), "{}", one.variable);
+        }
+    }
+
+    fn many(count: u32) -> Vec<Series> {
+        let of = |id: u32| Series {
+            id,
+            name: format!("rig/{id:06}"),
+            data_type: DataType::F64,
+            units: String::new(),
+        };
+        (1..=count).map(of).collect()
+    }
+
+    /// The pages of a query of nothing that was recorded, and the most work of one.
+    fn pages(query: &HistoryQuery, series: &[Series]) -> (usize, usize) {
+        let none = Arc::new(Vec::new());
+        let view_of = |id| View::of(&none, std::iter::empty(), id);
+        let (mut query, mut count, mut most) = (query.clone(), 0, 0);
+        loop {
+            let (page, work) = read(&query, series, &view_of, 0).unwrap();
+            (count, most) = (count + 1, most.max(work));
+            assert!(page.next.is_none() || page.next != query.from);
+            query.from = page.next;
+            if query.from.is_none() {
+                return (count, most);
+            }
+        }
+    }
+
+    /// A page would otherwise take as long as the comparison of all patterns with all series.
+    #[test]
+    fn comparisons_of_patterns_with_names_are_work_of_a_page() {
+        let series = many(400);
+        let pattern = |n: u32| Pattern::parse(&format!("**/{n}*")).unwrap();
+        for form in [
+            HistoryForm::Rows,
+            HistoryForm::Total,
+            HistoryForm::Points(9),
+        ] {
+            let query = HistoryQuery {
+                patterns: (1_000_000..1_005_000).map(pattern).collect(),
+                form,
+                ..HistoryQuery::default()
+            };
+            let (count, most) = pages(&query, &series);
+            assert!(count > 2, "{form:?}: {count} pages");
+            assert!(most < 2 * reading::PAGE_WORK, "{form:?}: {most}");
+        }
+    }
+
+    /// A name is looked up, whatever the number of names.
+    #[test]
+    fn query_of_many_names_takes_little_work() {
+        let series = many(2_000);
+        let names = series.iter().map(|one| Pattern::parse(&one.name).unwrap());
+        let query = HistoryQuery {
+            patterns: names.collect(),
+            ..HistoryQuery::default()
+        };
+        let (count, most) = pages(&query, &series);
+        assert_eq!(count, 1);
+        assert!(most < 100 * series.len(), "{most}");
     }
 }

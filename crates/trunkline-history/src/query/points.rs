@@ -8,15 +8,16 @@ use trunkline_types::{DataType, Quality, Reason};
 
 use super::intervals::Next;
 use super::progress::SeriesProgress;
-use super::reading::{Last, Reading, Room, Span, last_key, previous_key};
+use super::reading::{Last, Reading, Room, TimeSpan, last_key, previous_key};
 use crate::error::Error;
-use crate::files::row_order::{Content, Step, content_of, steps};
+use crate::files::row_order::{RowValue, Step, content_of, steps};
 use crate::files::schema::number_of;
 
 /// Bounds of what is read at a time.
 const ROOM: Room = Room {
     rows: 8 << 10,
     bytes: 2 << 20,
+    is_exact: false,
 };
 /// Points of a window from which the rows are read on, instead of searching the next one.
 const DENSE: usize = 16;
@@ -25,7 +26,7 @@ const DENSE: usize = 16;
 pub(super) struct Points<'r, 'a> {
     pub(super) reading: &'r Reading<'a>,
     /// The points are from its first to its last nanosecond.
-    pub(super) span: Span,
+    pub(super) span: TimeSpan,
     /// From point to point; `None` if there is only one, at the start of the span.
     pub(super) step: Option<i64>,
     /// True if numbers are interpolated linearly.
@@ -58,19 +59,20 @@ fn is_sloped(data_type: &DataType) -> bool {
     }
 }
 
-fn first_point(span: Span, step: Option<i64>) -> i64 {
+fn first_point(span: TimeSpan, step: Option<i64>) -> i64 {
     match step.map(|step| (step, span.since.rem_euclid(step))) {
         None | Some((_, 0)) => span.since,
         Some((step, over)) => span.since.saturating_add(step - over),
     }
 }
 
-impl Points<'_, '_> {
-    pub(super) fn begin(&self) -> SeriesProgress {
-        let first = first_point(self.span, self.step);
-        SeriesProgress::begin(first, Some(first))
-    }
+/// Where a series begins.
+pub(super) fn begin(span: TimeSpan, step: Option<i64>) -> SeriesProgress {
+    let first = first_point(span, step);
+    SeriesProgress::begin(first, Some(first))
+}
 
+impl Points<'_, '_> {
     /// The type of the values at the points: an integer may become a fraction.
     pub(super) fn data_type(&self) -> DataType {
         match &self.reading.series.data_type {
@@ -93,7 +95,7 @@ impl Points<'_, '_> {
         room: Room,
     ) -> Result<(Rows, Next), Error> {
         let data_type = self.data_type();
-        let mut filler = Filler {
+        let mut builder = PointBuilder {
             points: self,
             room,
             out: Rows::new(match self.reading.series.rows().word_bytes() {
@@ -105,26 +107,30 @@ impl Points<'_, '_> {
             progress,
         };
         // The row before, which the last page has read too.
-        if let Some(key) = filler.progress.before {
-            let span = Span {
+        if let Some(key) = builder.progress.before {
+            let span = TimeSpan {
                 since: i64::MIN,
                 last: key.time,
             };
-            let one = Room { rows: 1, ..ROOM };
+            let one = Room {
+                rows: 1,
+                is_exact: true,
+                ..ROOM
+            };
             let window = self.reading.window(Some(previous_key(key)), span, one)?;
             if window.rows.key(0) == Some(key) {
-                filler.before = Some(self.sample(&window.rows, 0, key));
+                builder.before = Some(self.sample(&window.rows, 0, key));
             }
         }
         loop {
-            if filler.is_done() {
-                return Ok((filler.out, None));
+            if builder.is_done() {
+                return Ok((builder.out, None));
             }
-            if filler.is_full() || self.reading.page.is_spent() {
-                return Ok((filler.out, Some((after, filler.progress))));
+            if builder.is_full() || self.reading.page.is_spent() {
+                return Ok((builder.out, Some((after, builder.progress))));
             }
-            if let Some(seek) = filler.progress.seek {
-                let before = Span {
+            if let Some(seek) = builder.progress.seek {
+                let before = TimeSpan {
                     since: i64::MIN,
                     last: seek,
                 };
@@ -132,11 +138,11 @@ impl Points<'_, '_> {
                     Last::Found(key, _) => after = Some(previous_key(key)),
                     Last::Nothing => {}
                     Last::NotAfter(time) => {
-                        filler.progress.seek = Some(time);
-                        return Ok((filler.out, Some((after, filler.progress))));
+                        builder.progress.seek = Some(time);
+                        return Ok((builder.out, Some((after, builder.progress))));
                     }
                 }
-                filler.progress.seek = None;
+                builder.progress.seek = None;
             }
             // The row after the last point may be beyond the end of the time.
             let last = match self.interpolates() {
@@ -145,54 +151,51 @@ impl Points<'_, '_> {
             };
             let since = match after {
                 Some(_) => i64::MIN,
-                None => filler.progress.at.saturating_add(1),
+                None => builder.progress.at.saturating_add(1),
             };
-            let window = self.reading.window(after, Span { since, last }, ROOM)?;
-            let at = filler.progress.at;
+            let window = self.reading.window(after, TimeSpan { since, last }, ROOM)?;
+            let at = builder.progress.at;
             let first = window.rows.times().first();
-            let is_untouched = filler.before.is_none() && at == first_point(self.span, self.step);
+            let is_untouched = builder.before.is_none() && at == first_point(self.span, self.step);
             if is_untouched && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
                 // There is no row that any point could depend on.
-                return Ok((filler.out, None));
+                return Ok((builder.out, None));
             }
             for step in steps(&window.rows) {
-                let key = match step {
-                    Step::Row(row) => window.rows.key(row),
-                    Step::Event(mark) => Some(mark.key),
-                };
+                let key = step.key(&window.rows);
                 let is_added = match (step, key) {
                     (Step::Row(row), Some(key)) => {
-                        filler.add_row(self.sample(&window.rows, row, key))
+                        builder.add_row(self.sample(&window.rows, row, key))
                     }
-                    (Step::Event(mark), _) => filler.add_event(&mark),
+                    (Step::Event(mark), _) => builder.add_event(&mark),
                     (Step::Row(_), None) => true,
                 };
                 if !is_added {
-                    return Ok((filler.out, Some((after, filler.progress))));
+                    return Ok((builder.out, Some((after, builder.progress))));
                 }
                 after = key.or(after);
-                if filler.is_done() {
-                    return Ok((filler.out, None));
+                if builder.is_done() {
+                    return Ok((builder.out, None));
                 }
             }
             let Some(end) = window.end else {
                 // Nothing comes after the last row.
-                let is_complete = filler.add_rest(i64::MAX);
-                let next = (!is_complete).then_some((Some(last_key(last)), filler.progress));
-                return Ok((filler.out, next));
+                let is_complete = builder.add_rest(i64::MAX);
+                let next = (!is_complete).then_some((Some(last_key(last)), builder.progress));
+                return Ok((builder.out, next));
             };
             after = Some(end);
-            if !self.interpolates() || filler.progress.gap.is_some() {
+            if !self.interpolates() || builder.progress.gap.is_some() {
                 // Rows up to this time are known; those at this very time may follow.
-                filler.add_rest(end.time.saturating_sub(1));
+                builder.add_rest(end.time.saturating_sub(1));
             }
             let rows = &window.rows;
             let is_long = rows.len() >= ROOM.rows / 2 || rows.memory() >= ROOM.bytes / 2;
-            let points = filler.points_since(at);
-            if is_long && points < DENSE && filler.progress.at > end.time {
-                filler.progress.seek = Some(filler.progress.at);
+            let points = builder.points_since(at);
+            if is_long && points < DENSE && builder.progress.at > end.time {
+                builder.progress.seek = Some(builder.progress.at);
                 // It is found again, with what is after it.
-                filler.forget_before();
+                builder.forget_before();
             }
         }
     }
@@ -215,13 +218,13 @@ impl Points<'_, '_> {
 struct Sample {
     key: RowKey,
     quality: Quality,
-    content: Content,
+    content: RowValue,
     number: f64,
     /// In wire form.
     value: Vec<u8>,
 }
 
-struct Filler<'p, 'r, 'a> {
+struct PointBuilder<'p, 'r, 'a> {
     points: &'p Points<'r, 'a>,
     room: Room,
     out: Rows,
@@ -230,7 +233,7 @@ struct Filler<'p, 'r, 'a> {
     progress: SeriesProgress,
 }
 
-impl Filler<'_, '_, '_> {
+impl PointBuilder<'_, '_, '_> {
     fn is_done(&self) -> bool {
         self.progress.at > self.points.span.last
     }
@@ -290,7 +293,7 @@ impl Filler<'_, '_, '_> {
         let at = self.progress.at;
         let is_interpolated = self.points.interpolates();
         let before = self.before.as_ref();
-        let before = before.filter(|before| before.content != Content::Bad);
+        let before = before.filter(|before| before.content != RowValue::Bad);
         let found = before.and_then(|before| {
             let is_at_row = before.key.time == at;
             if is_at_row || !is_interpolated {

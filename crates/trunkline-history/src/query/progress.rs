@@ -12,7 +12,7 @@ use trunkline_types::wire::{
     put_varint,
 };
 
-use super::reading::Span;
+use super::reading::TimeSpan;
 use crate::error::Error;
 
 const VERSION: u8 = 1;
@@ -24,7 +24,7 @@ const GAP: u8 = 8;
 /// The state of a query, which its first page decides in part.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Progress {
-    pub(super) span: Span,
+    pub(super) span: TimeSpan,
     /// The time of the first page.
     pub(super) now: i64,
     /// Width of the buckets, or step of the grid, in nanoseconds; 0 if there is none.
@@ -138,7 +138,7 @@ impl Progress {
         let gap = has(GAP).then(|| reader.i64()).transpose()?;
         let buckets = decode_buckets(reader)?;
         Ok(Some(Self {
-            span: Span { since, last },
+            span: TimeSpan { since, last },
             now,
             width,
             series: SeriesProgress {

@@ -9,12 +9,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trunkline_types::Position;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
-use trunkline_types::{Pattern, Position};
 
+use super::wanted::Wanted;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
-use crate::files::part::{self, Part, PartStream};
+use crate::files::part::{self, BATCH_READ_BYTES, Part, PartStream};
+use crate::files::schema::Projection;
 use crate::log::tail::Segment;
 
 /// Work of a page, in rows that are decoded.
@@ -27,12 +29,19 @@ const FIND_WORK: usize = 1;
 const LAST_ROWS: u64 = 512;
 /// Rows for which a file that is read anyway is read on for the next series.
 const PREFETCH_ROWS: u64 = 64 << 10;
+/// Work to find these series, at most.
+const PREFETCH_WORK: usize = 64 << 10;
 
 /// Where the rows of a series are at a moment: files in the order of their first times, and sorted
 /// chunks in memory.
 pub(crate) struct View {
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
     pub(crate) memory: Vec<Arc<Rows>>,
+    /// The chunks in memory with the events that concern every variable. They are of the same moment,
+    /// because they are in a file when their segment is.
+    pub(crate) of_engine: Vec<Arc<Rows>>,
+    /// The time of the first row or event of any series in memory.
+    pub(crate) first_time: Option<i64>,
 }
 
 impl View {
@@ -42,27 +51,35 @@ impl View {
         segments: impl Iterator<Item = &'s Segment>,
         series: u32,
     ) -> Self {
-        let mut memory = Vec::new();
+        let (mut memory, mut of_engine) = (Vec::new(), Vec::new());
+        let mut first_time: Option<i64> = None;
         for segment in segments {
-            if let Some(rows) = segment.rows.get(&series) {
-                rows.chunks(&mut memory);
-            }
+            let chunks = |series: u32, all: &mut Vec<Arc<Rows>>| {
+                if let Some(rows) = segment.rows.get(&series) {
+                    rows.chunks(all);
+                }
+            };
+            chunks(series, &mut memory);
+            chunks(ENGINE_SERIES, &mut of_engine);
+            first_time = first_time.into_iter().chain(segment.first_time).min();
         }
         Self {
             parts: Arc::clone(parts),
             memory,
+            of_engine,
+            first_time,
         }
     }
 }
 
 /// Times from the first to the last nanosecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Span {
+pub(crate) struct TimeSpan {
     pub(crate) since: i64,
     pub(crate) last: i64,
 }
 
-impl Span {
+impl TimeSpan {
     pub(crate) fn contains(self, time: i64) -> bool {
         time >= self.since && time <= self.last
     }
@@ -110,7 +127,7 @@ impl Page {
     }
 
     /// Returns where a part has rows of a series. A part that cannot be read has none.
-    pub(crate) fn find(&self, part: &Part, series: u32) -> Option<part::Span> {
+    pub(crate) fn find(&self, part: &Part, series: u32) -> Option<part::SeriesSpan> {
         if self.is_unreadable(part) {
             return None;
         }
@@ -125,6 +142,14 @@ impl Page {
         found.flatten()
     }
 
+    /// Returns the next row of a series in a file that is being read, if all rows before it have
+    /// keys up to this one.
+    fn row_after(&self, part: &Part, series: u32, after: RowKey) -> Option<u64> {
+        let streams = self.streams.borrow();
+        let (next, last) = streams.get(&part.path)?.position(series)?;
+        (last <= after).then_some(next)
+    }
+
     fn is_unreadable(&self, part: &Part) -> bool {
         let unreadable = self.unreadable.borrow();
         !unreadable.is_empty() && unreadable.contains(&part.path)
@@ -136,13 +161,13 @@ pub(crate) struct Reading<'a> {
     pub(crate) page: &'a Page,
     pub(crate) series: &'a Series,
     pub(crate) view: View,
-    /// The chunks in memory with the events that concern every variable.
-    pub(crate) of_engine: &'a [Arc<Rows>],
+    /// What is read of the rows in files.
+    pub(crate) projection: Projection,
     /// Only updates and events after this position.
     pub(crate) position: Option<Position>,
-    /// The wanted series after this one, which are read from the same files soon.
-    pub(crate) following: &'a [Series],
-    pub(crate) patterns: &'a [Pattern],
+    /// The wanted series, and the number of the first one after this, if these are read from the
+    /// same files soon.
+    pub(crate) following: Option<(&'a Wanted<'a>, usize)>,
 }
 
 /// Bounds of a window.
@@ -151,6 +176,9 @@ pub(crate) struct Room {
     /// Number of rows and events.
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// False if a window may have as many rows more as are read at a time, which saves reading them
+    /// again.
+    pub(crate) is_exact: bool,
 }
 
 /// Consecutive rows and events.
@@ -175,11 +203,11 @@ impl Reading<'_> {
     pub(crate) fn window(
         &self,
         after: Option<RowKey>,
-        span: Span,
+        span: TimeSpan,
         room: Room,
     ) -> Result<Window, Error> {
         let from = after.map_or(span.since, |after| after.time.max(span.since));
-        let reached = Span {
+        let reached = TimeSpan {
             since: span.since,
             last: self.horizon(from, span.last),
         };
@@ -234,9 +262,11 @@ impl Reading<'_> {
                 Some(next) => source.rows.seek(next).max(source.at + 1),
                 None => source.end,
             };
-            let stop = stop
-                .min(source.end)
-                .min(source.at + room.rows.saturating_sub(out.len()));
+            let most = match room.is_exact {
+                true => room.rows.saturating_sub(out.len()),
+                false => usize::MAX,
+            };
+            let stop = stop.min(source.end).min(source.at.saturating_add(most));
             out.append(&source.rows, source.at..stop);
             self.page.spend((stop - source.at) / 4);
             source.at = stop;
@@ -249,7 +279,7 @@ impl Reading<'_> {
         let until = end.map_or(span.last, |end| end.time);
         marks.splice(
             0..0,
-            self.engine_marks(Span {
+            self.engine_marks(TimeSpan {
                 since: from,
                 last: until,
             }),
@@ -261,7 +291,8 @@ impl Reading<'_> {
                 && end.is_none_or(|end| mark.key <= end)
         });
         marks.sort_by_key(|mark| mark.key);
-        if out.len() + marks.len() > room.rows
+        if room.is_exact
+            && out.len() + marks.len() > room.rows
             && let Some(last) = key_at(&out, &marks, room.rows)
         {
             let mut fewer = Rows::new(out.word_bytes());
@@ -295,7 +326,7 @@ impl Reading<'_> {
     }
 
     /// Returns the events of a time that concern every variable, in the order of their keys.
-    pub(crate) fn engine_marks(&self, span: Span) -> Vec<HistoryMark> {
+    pub(crate) fn engine_marks(&self, span: TimeSpan) -> Vec<HistoryMark> {
         let mut marks = Vec::new();
         for part in self.view.parts.iter() {
             if span.overlaps(part.row.first_time, part.row.last_time)
@@ -305,7 +336,7 @@ impl Reading<'_> {
                 marks.extend(of_part.iter().copied());
             }
         }
-        let in_memory = self.of_engine.iter().flat_map(|rows| rows.marks());
+        let in_memory = self.view.of_engine.iter().flat_map(|rows| rows.marks());
         marks.extend(in_memory.copied());
         marks.retain(|mark| span.contains(mark.key.time));
         marks.sort_by_key(|mark| mark.key);
@@ -313,8 +344,10 @@ impl Reading<'_> {
     }
 
     /// Returns the last row of a time, or where the search goes on in the next page.
-    pub(crate) fn last(&self, span: Span) -> Last {
+    pub(crate) fn last(&self, span: TimeSpan) -> Last {
         let mut best: Option<(RowKey, Rows)> = None;
+        // The latest time that damaged rows may have.
+        let mut lost: Option<i64> = None;
         let offer = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
             let Some(key) = rows.key(row) else { return };
             if best.as_ref().is_none_or(|(known, _)| *known < key) {
@@ -360,13 +393,22 @@ impl Reading<'_> {
             };
             let (mut to, mut count) = (end, LAST_ROWS);
             while to > first {
-                let from = to.saturating_sub(count).max(first);
+                let mut from = to.saturating_sub(count).max(first);
                 count = (count * 2).min(PREFETCH_ROWS);
-                self.page.spend(OPEN_WORK + (to - from) as usize);
                 let mut rows = self.series.rows();
-                let read = part.read(self.series, from, to, &mut rows);
-                if self.page.or_damage(part, read).is_none() {
-                    break;
+                if self.read(part, (from, to), &mut rows).is_err() {
+                    // Page by page, so that one page is lost and not those before it.
+                    let page = part.page_at(self.series, to - 1, self.projection);
+                    from = page.map_or(first, |(start, _)| start.max(first));
+                    count = LAST_ROWS;
+                    rows = self.series.rows();
+                    if let Err(error) = self.read(part, (from, to), &mut rows) {
+                        self.page.note_damage(part, &error);
+                        let times = part.times_of_rows(found, from, to);
+                        let last = times.map_or(found.last_time, |(_, last)| last);
+                        lost = lost.max(Some(last.min(span.last)));
+                        rows = self.series.rows();
+                    }
                 }
                 let is_inside = |row: &usize| {
                     let time = rows.times().get(*row);
@@ -380,9 +422,23 @@ impl Reading<'_> {
             }
         }
         match best {
-            Some((key, rows)) => Last::Found(key, Box::new(rows)),
+            Some((key, mut rows)) => {
+                if lost.is_some_and(|lost| lost >= key.time) {
+                    rows.push_mark(HistoryMark {
+                        key: last_key(key.time),
+                        event: HistoryEvent::Lost(None),
+                    });
+                }
+                Last::Found(key, Box::new(rows))
+            }
             None => Last::Nothing,
         }
+    }
+
+    /// Reads rows of a file.
+    fn read(&self, part: &Part, (from, to): (u64, u64), rows: &mut Rows) -> Result<(), Error> {
+        self.page.spend(OPEN_WORK + (to - from) as usize);
+        part.read(self.series, from, to, self.projection, rows)
     }
 
     /// Epochs are compared for equality only; the rows of others are selected by time. Late samples
@@ -408,9 +464,9 @@ impl Reading<'_> {
     }
 
     /// Everything that may have rows after a key and within the time.
-    fn sources(&self, after: Option<RowKey>, span: Span) -> Vec<Source> {
+    fn sources(&self, after: Option<RowKey>, span: TimeSpan) -> Vec<Source> {
         let from = after.map_or(span.since, |after| after.time.max(span.since));
-        let wanted = Span {
+        let wanted = TimeSpan {
             since: from,
             last: span.last,
         };
@@ -433,6 +489,9 @@ impl Reading<'_> {
             let Some((first, end)) = self.page.or_damage(part, range) else {
                 continue;
             };
+            // Most windows begin where the one before has ended.
+            let next = after.and_then(|after| self.page.row_after(part, self.series.id, after));
+            let first = next.map_or(first, |next| next.clamp(first, end));
             sources.push(Source {
                 rows: Arc::new(Rows::new(None)),
                 at: 0,
@@ -473,15 +532,16 @@ impl Reading<'_> {
 
     /// Takes the next rows of a file, and returns their number. A page that is damaged is left out,
     /// and an event says so.
-    fn take(&self, file: &InFile, span: Span, rows: &mut Rows) -> u64 {
+    fn take(&self, file: &InFile, span: TimeSpan, rows: &mut Rows) -> u64 {
         if let Ok(taken) = self.try_take(file, span, rows) {
             self.page.spend(taken as usize);
             return taken;
         }
         // Page by page, so that one page is lost and not its neighbours.
-        let end = part::page_end(file.next).min(file.end);
+        let page = file.part.page_at(self.series, file.next, self.projection);
+        let end = page.map_or(file.end, |(_, end)| end.min(file.end));
         let mut page = self.series.rows();
-        if let Err(error) = file.part.read(self.series, file.next, end, &mut page) {
+        if let Err(error) = self.read(&file.part, (file.next, end), &mut page) {
             self.page.note_damage(&file.part, &error);
             rows.push_mark(HistoryMark {
                 key: last_key(file.last_time),
@@ -490,11 +550,10 @@ impl Reading<'_> {
         } else {
             *rows = page;
         }
-        self.page.spend(OPEN_WORK + (end - file.next) as usize);
         end - file.next
     }
 
-    fn try_take(&self, file: &InFile, span: Span, rows: &mut Rows) -> Result<u64, Error> {
+    fn try_take(&self, file: &InFile, span: TimeSpan, rows: &mut Rows) -> Result<u64, Error> {
         let most = file.end - file.next;
         let mut streams = self.page.streams.borrow_mut();
         let known = streams.remove(&file.part.path);
@@ -504,22 +563,26 @@ impl Reading<'_> {
             None => self.stream(file, span)?,
         };
         let taken = stream.take(self.series, file.next, most as usize, rows)?;
-        streams.insert(file.part.path.clone(), stream);
+        if !stream.is_at_end() {
+            streams.insert(file.part.path.clone(), stream);
+        }
         Ok(taken)
     }
 
     /// Begins to read a file at the next row, for this series and the wanted ones after it, as far
     /// as a page may have room for them.
-    fn stream(&self, file: &InFile, span: Span) -> Result<PartStream, Error> {
+    fn stream(&self, file: &InFile, span: TimeSpan) -> Result<PartStream, Error> {
         self.page.spend(OPEN_WORK);
         let mut ranges = vec![(self.series, file.next, file.end)];
         let mut rows = file.end - file.next;
-        for series in self.following {
-            if rows >= PREFETCH_ROWS {
+        let most = self.page.work().saturating_add(PREFETCH_WORK);
+        let following = self.following.into_iter();
+        let following = following.flat_map(|(wanted, first)| {
+            (first..).map_while(|number| wanted.get(number, self.page))
+        });
+        for series in following {
+            if rows >= PREFETCH_ROWS || self.page.work() >= most {
                 break;
-            }
-            if !is_wanted(series, self.patterns) {
-                continue;
             }
             self.page.spend(FIND_WORK);
             let found = file.part.span(series.id)?;
@@ -532,14 +595,9 @@ impl Reading<'_> {
                 }
             }
         }
-        file.part.stream(&ranges)
+        let projection = self.projection;
+        file.part.stream(&ranges, projection, BATCH_READ_BYTES)
     }
-}
-
-/// Returns true if a query asks for a series.
-pub(crate) fn is_wanted(series: &Series, patterns: &[Pattern]) -> bool {
-    let mut patterns = patterns.iter();
-    series.id != ENGINE_SERIES && patterns.any(|pattern| pattern.matches(&series.name))
 }
 
 /// Rows of one series in the order of their keys, in memory or in a file.
@@ -594,7 +652,7 @@ impl Source {
     }
 
     /// Reads the next rows from the file, and adds the events among them to `marks`.
-    fn read(&mut self, reading: &Reading<'_>, span: Span, marks: &mut Vec<HistoryMark>) {
+    fn read(&mut self, reading: &Reading<'_>, span: TimeSpan, marks: &mut Vec<HistoryMark>) {
         let Some(file) = &mut self.file else {
             return;
         };

@@ -113,6 +113,19 @@ fn assert_done(found: &[Line], expected: &[Vec<Line>], done: usize, what: &str) 
     rows
 }
 
+/// Expects that both copies of the footer of each file are there, whatever was lost.
+fn assert_footers(copy: &Path, done: usize) {
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    match trunkline_history::verify(copy, wall, &mut |_, _| true) {
+        Ok(found) => {
+            let mut findings = found.findings.iter();
+            let missing = findings.find(|one| one.file.starts_with("footers"));
+            assert_eq!(missing, None);
+        }
+        Err(error) => assert_eq!(done, 0, "checked: {error}"),
+    }
+}
+
 /// Reads the folder without an engine. Before the first step it may be none.
 fn assert_read(copy: &Path, expected: &[Vec<Line>], done: usize, what: &str) {
     match rig::read_folder(copy, &rig::all()) {
@@ -136,6 +149,7 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
 
     image.write_to(copy);
     assert_read(copy, expected, done, "without an engine");
+    assert_footers(copy, done);
 
     let time = START + 1000 * 3600 * SECOND;
     let mut plant = Plant::start(copy, NEXT, time, &steps::variables());

@@ -7,10 +7,11 @@ use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use tempfile::TempDir;
 use trunkline_engine::history::History;
 use trunkline_history::{HistoryFolder, Verified, rebuild, verify};
-use trunkline_types::history::{HistoryForm, HistoryPage, HistoryQuery, SeriesData};
+use trunkline_types::history::{HistoryEvent, HistoryForm, HistoryPage, HistoryQuery, SeriesData};
 use trunkline_types::{DataType, Pattern, Timestamp, Value};
 
 use crate::rig::{Answer, Line, Plant, SECOND, START, all, copy, files, flip, folder};
@@ -622,6 +623,92 @@ fn flipped_bit_in_the_rows_of_a_large_file_costs_one_block() {
 fn flipped_bit_in_the_metadata_of_a_large_file_costs_one_block() {
     let least = least_rows_read(0.999..1.0);
     assert!(least >= 70_000, "{least} rows are read");
+}
+
+/// Flips a bit in the middle of a column of the file of rows in a folder.
+fn damage_column(folder: &Path, column: usize) {
+    let mut parts = files(folder).into_iter();
+    let part = parts.find(|path| path.starts_with("samples")).unwrap();
+    let part = folder.join(part);
+    let reader = SerializedFileReader::new(fs::File::open(&part).unwrap()).unwrap();
+    let (start, length) = reader.metadata().row_group(0).column(column).byte_range();
+    // So that the block in the middle has nothing else.
+    assert!(length > 3 << 16, "{length} bytes");
+    flip(&part, (start + length / 2) * 8);
+}
+
+/// The page with the wanted row is damaged: the row before it is returned, and the answer says that
+/// others are missing.
+///
+/// H-16.
+#[test]
+fn last_row_before_a_damaged_page_is_found() {
+    let folder = folder();
+    let variables = [("x", DataType::F64)];
+    let mut plant = Plant::start(folder.path(), 1, START, &variables);
+    let mut random = fastrand::Rng::with_seed(7);
+    let written: Vec<Line> = (0..60_000)
+        .map(|_| plant.write("x", &Value::F64(random.f64())))
+        .collect();
+    plant.seal();
+    let time = plant.time;
+    drop(plant);
+    // Values of numbers.
+    damage_column(folder.path(), 2);
+    let plant = Plant::start(folder.path(), 2, time, &variables);
+    let found: BTreeSet<Line> = plant.everything().lines.into_iter().collect();
+    let lost: Vec<&Line> = written
+        .iter()
+        .filter(|line| !found.contains(line))
+        .collect();
+    assert!((1..20_000).contains(&lost.len()), "{} are lost", lost.len());
+    let before = found.iter().filter(|line| line.key < lost[0].key);
+    let before = before.max_by_key(|line| line.key).unwrap();
+    let last = |until: i64| {
+        let query = HistoryQuery {
+            until: Some(Timestamp::from_nanos(until)),
+            form: HistoryForm::Last,
+            ..all()
+        };
+        plant.read(&query).unwrap()
+    };
+    for line in [lost[0], lost[lost.len() / 2], lost[lost.len() - 1]] {
+        let answer = last(line.key.time + 1);
+        assert_eq!(answer.lines, std::slice::from_ref(before));
+        assert_eq!(answer.events_of("x"), [HistoryEvent::Lost(None)]);
+        assert!(!answer.states.is_empty());
+    }
+    let answer = last(time);
+    assert_eq!(answer.lines, written[written.len() - 1..]);
+    assert_eq!(answer.events_of("x"), []);
+}
+
+/// Pages of long values have fewer rows than others.
+///
+/// H-16.
+#[test]
+fn flipped_bit_in_long_values_costs_the_rows_of_a_page() {
+    let folder = folder();
+    let variables = [("text", DataType::String)];
+    let mut plant = Plant::start(folder.path(), 1, START, &variables);
+    let mut random = fastrand::Rng::with_seed(8);
+    for _ in 0..4_000 {
+        let text: String = (0..3_000).map(|_| random.alphanumeric()).collect();
+        plant.write("text", &Value::String(text.into()));
+    }
+    plant.seal();
+    let time = plant.time;
+    drop(plant);
+    damage_column(folder.path(), 4);
+    let plant = Plant::start(folder.path(), 2, time, &variables);
+    let answer = plant.everything();
+    assert!(!answer.states.is_empty());
+    let lost = 4_000 - answer.lines.len();
+    assert!((1..1_000).contains(&lost), "{lost} rows are lost");
+    // As the check finds.
+    let found = checked(folder.path());
+    let rows = (answer.lines.len() + answer.events_of("text").len()) as u64;
+    assert!(found.rows.abs_diff(rows) < 10, "{} and {rows}", found.rows);
 }
 
 /// An engine with the variable `a` is killed, files of its folder are removed, and an engine with

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trunkline_engine::history::History;
 use trunkline_history::{FolderError, HistoryFolder, compact, rebuild, verify};
-use trunkline_types::history::{HistoryEvent, HistoryRule, HistorySettings};
+use trunkline_types::history::{HistoryEvent, HistoryQuery, HistoryRule, HistorySettings};
 use trunkline_types::{DataType, Pattern, Timestamp, Value};
 
 use crate::rig::{
@@ -262,6 +262,143 @@ fn compacting_repairs_footers() {
         &written,
         "repaired",
     );
+}
+
+/// The files may be the only copies of rows, and their footers are needed to read them.
+#[test]
+fn files_that_are_set_apart_keep_their_footers_and_replace_none() {
+    let own = folder();
+    let mut plant = Plant::start(own.path(), 1, START, &VARIABLES);
+    let mut written = write(&mut plant, 50);
+    plant.seal();
+    plant.history.close(plant.moment().wall).unwrap();
+    let time = plant.time;
+    drop(plant);
+    let strange = "date=2020-01-01/0000000001";
+    let mut expected = Vec::new();
+    for (round, place) in [(1, "set-apart"), (2, "set-apart/2")] {
+        let other = folder();
+        let before = START - round * 1000 * SECOND;
+        let mut plant = Plant::start(other.path(), 1, before, &VARIABLES);
+        written.extend(write(&mut plant, 10));
+        plant.seal();
+        for (kind, below) in [("parquet", "samples"), ("footer", "footers")] {
+            let mut files = files_of(other.path(), kind).into_iter();
+            let file = files.find(|file| file.starts_with(below)).unwrap();
+            let bytes = fs::read(other.path().join(file)).unwrap();
+            let to = own.path().join(format!("{below}/{strange}.{kind}"));
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::write(to, &bytes).unwrap();
+            expected.push((format!("{place}/{below}/{strange}.{kind}").into(), bytes));
+        }
+        let plant = Plant::start(own.path(), 1 + round as u64, time, &VARIABLES);
+        plant.history.close(plant.moment().wall).unwrap();
+    }
+    expected.sort();
+    let mut found = contents(own.path());
+    found.retain(|(path, _)| path.starts_with("set-apart"));
+    assert!(found == expected, "{:?}", files(own.path()));
+    let wall = Timestamp::from_nanos(time);
+    let opened = HistoryFolder::open(own.path(), wall).unwrap();
+    assert_eq!(opened.info().unwrap().set_apart, 2);
+    // A new catalogue has them after they were moved back.
+    for (round, (path, bytes)) in expected.iter().enumerate() {
+        let back = path.strip_prefix("set-apart").unwrap();
+        let back = back.strip_prefix("2").unwrap_or(back);
+        let mut name = back.display().to_string();
+        if round < 2 {
+            name = name.replace("01-01", "01-02");
+        }
+        let to = own.path().join(name);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, bytes).unwrap();
+    }
+    fs::remove_dir_all(own.path().join("set-apart")).unwrap();
+    let rebuilt = rebuild(own.path(), wall).unwrap();
+    assert_eq!((rebuilt.files, rebuilt.left_out), (3, Vec::new()));
+    let found = read_folder(own.path(), &all()).unwrap().lines;
+    assert_same(&found, &written, "with the files that were set apart");
+}
+
+/// A kill after the former catalogue was moved and before its log was: the log belongs to no
+/// catalogue, and is not taken for that of the new one.
+#[test]
+fn log_of_a_former_catalogue_is_not_that_of_a_new_one() {
+    let (origin, killed) = (folder(), folder());
+    let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
+    let mut written = write(&mut plant, 30);
+    plant.seal();
+    written.extend(write(&mut plant, 30));
+    plant.record();
+    let (place, time) = (killed.path().join("killed"), plant.time);
+    copy(origin.path(), &place);
+    assert!(place.join("catalogue.sqlite-wal").exists());
+    fs::remove_file(place.join("catalogue.sqlite")).unwrap();
+    let wall = Timestamp::from_nanos(time);
+    let rebuilt = rebuild(&place, wall).unwrap();
+    assert!(rebuilt.former.is_some(), "{rebuilt:?}");
+    assert!(!place.join("catalogue.sqlite-wal").exists());
+    assert_sound(&place);
+    let found = read_folder(&place, &all()).unwrap().lines;
+    assert_same(&found, &written, "with a new catalogue");
+}
+
+/// A source may have times on any date. There is no file for each of them.
+#[test]
+fn rows_of_many_dates_become_a_bounded_number_of_files() {
+    const DAY: i64 = 86_400 * SECOND;
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let mut written = Vec::new();
+    for round in 0..9 {
+        for day in 0..300 {
+            let time = START + (day - 150) * DAY + round * SECOND;
+            // More rows of some dates.
+            for more in 0..=i64::from(day % 7 == 0) {
+                let value = Value::I64(day * 10 + more);
+                written.push(plant.write_at("n", &value, time + more));
+            }
+            written.push(plant.write_at("x", &Value::F64(day as f64), time));
+        }
+        plant.record_everything();
+        plant.close_segment();
+        plant.history.maintain(plant.moment().wall).unwrap();
+        let parts = || {
+            files(folder.path())
+                .into_iter()
+                .filter(|file| file.starts_with("samples"))
+        };
+        let count = parts().count();
+        assert!(count <= 32 * (round as usize + 1), "{count} files");
+        let without_date =
+            parts().filter(|file| file.to_string_lossy().contains("=__HIVE_DEFAULT"));
+        assert!(without_date.count() > 0);
+    }
+    assert_same(&plant.everything().lines, &written, "from files");
+    // The files of each date are joined, and those without a date are.
+    plant.maintain();
+    let parts = files_of(&folder.path().join("samples"), "parquet").len();
+    assert!(parts <= 2 * 32, "{parts} files");
+    assert_same(&plant.everything().lines, &written, "from joined files");
+    for day in [0, 7, 100, 149, 150, 299] {
+        let since = START + (day - 150) * DAY;
+        let query = HistoryQuery {
+            since: Some(Timestamp::from_nanos(since)),
+            until: Some(Timestamp::from_nanos(since + DAY)),
+            ..all()
+        };
+        let of_day = |line: &&Line| (since..since + DAY).contains(&line.key.time);
+        let expected: Vec<Line> = written.iter().filter(of_day).cloned().collect();
+        assert_same(&plant.read(&query).unwrap().lines, &expected, "of a day");
+    }
+    plant.history.close(plant.moment().wall).unwrap();
+    let time = Timestamp::from_nanos(plant.time);
+    drop(plant);
+    assert_sound(folder.path());
+    rebuild(folder.path(), time).unwrap();
+    assert_sound(folder.path());
+    let found = read_folder(folder.path(), &all()).unwrap().lines;
+    assert_same(&found, &written, "with a new catalogue");
 }
 
 #[test]

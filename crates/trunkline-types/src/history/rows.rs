@@ -126,6 +126,7 @@ pub struct Row<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct RowColumns<'a> {
     pub times: &'a [i64],
+    /// Empty if all are 0.
     pub delays: &'a [i64],
     pub epochs: &'a [i64],
     pub sequences: &'a [i64],

@@ -1,0 +1,286 @@
+//! The rows of a series from several files, in the order of their keys and in bounded memory.
+//!
+//! Files are opened when their first time is reached, so that those that follow each other are open
+//! one after the other.
+
+use std::sync::Arc;
+
+use trunkline_types::history::{RowKey, Rows};
+
+use crate::catalogue::Series;
+use crate::error::Error;
+use crate::files::part::{Part, PartStream};
+use crate::files::schema::Projection;
+use crate::query::{first_key, next_key, previous_key};
+
+/// Bytes of values that are read at a time from all files together.
+pub(crate) const MERGE_BYTES: usize = 32 << 20;
+
+/// Merges the rows of a series.
+pub(crate) struct Merge<'s> {
+    series: &'s Series,
+    /// Files that were not opened yet; the next one comes last.
+    waiting: Vec<Source>,
+    open: Vec<Source>,
+    /// Bytes of values that are read from a file at a time.
+    batch_bytes: usize,
+}
+
+/// A file with rows of the series.
+struct Source {
+    part: Arc<Part>,
+    stream: Option<PartStream>,
+    /// The next row that is read, and the end.
+    next: u64,
+    end: u64,
+    first_time: i64,
+    /// What was read, and how much of it was taken.
+    rows: Rows,
+    rows_taken: usize,
+    marks_taken: usize,
+}
+
+impl<'s> Merge<'s> {
+    pub(crate) fn new(parts: &[Arc<Part>], series: &'s Series) -> Result<Self, Error> {
+        let mut waiting = Vec::new();
+        for part in parts {
+            if let Some(span) = part.span(series.id)? {
+                waiting.push(Source {
+                    part: Arc::clone(part),
+                    stream: None,
+                    next: span.first_row,
+                    end: span.first_row + span.rows,
+                    first_time: span.first_time,
+                    rows: series.rows(),
+                    rows_taken: 0,
+                    marks_taken: 0,
+                });
+            }
+        }
+        waiting.sort_by_key(|source| std::cmp::Reverse(source.first_time));
+        Ok(Self {
+            series,
+            batch_bytes: MERGE_BYTES / waiting.len().max(1),
+            waiting,
+            open: Vec::new(),
+        })
+    }
+
+    /// Returns the next rows and events; `None` after the last ones.
+    pub(crate) fn next(&mut self) -> Result<Option<Rows>, Error> {
+        loop {
+            for source in &mut self.open {
+                if source.is_taken() {
+                    source.read(self.series, self.batch_bytes)?;
+                }
+            }
+            self.open.retain(|source| !source.is_taken());
+            // What comes later may be in rows that were not read yet.
+            let of_open = self.open.iter().filter(|source| source.has_more());
+            let of_open = of_open.filter_map(Source::last_key).min();
+            let of_waiting = self.waiting.last();
+            let of_waiting = of_waiting.map(|source| previous_key(first_key(source.first_time)));
+            let limit = of_open.into_iter().chain(of_waiting).min();
+            let mut taken = self.series.rows();
+            for source in &mut self.open {
+                source.take(limit, &mut taken);
+            }
+            if !taken.is_empty() {
+                return Ok(Some(taken.sorted()));
+            }
+            match self.waiting.pop() {
+                Some(source) => self.open.push(source),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Bytes of the rows that were read and not taken.
+    #[cfg(test)]
+    fn memory(&self) -> usize {
+        self.open.iter().map(|source| source.rows.memory()).sum()
+    }
+}
+
+impl Source {
+    fn is_taken(&self) -> bool {
+        self.rows_taken >= self.rows.len() && self.marks_taken >= self.rows.marks().len()
+    }
+
+    fn has_more(&self) -> bool {
+        self.next < self.end
+    }
+
+    /// Replaces what was taken by the next rows, if there are any.
+    fn read(&mut self, series: &Series, batch_bytes: usize) -> Result<(), Error> {
+        self.rows.clear();
+        (self.rows_taken, self.marks_taken) = (0, 0);
+        if !self.has_more() {
+            return Ok(());
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let range = (series, self.next, self.end);
+                let stream = self.part.stream(&[range], Projection::Whole, batch_bytes)?;
+                self.stream.insert(stream)
+            }
+        };
+        let most = (self.end - self.next) as usize;
+        self.next += stream.take(series, self.next, most, &mut self.rows)?;
+        Ok(())
+    }
+
+    fn last_key(&self) -> Option<RowKey> {
+        let of_rows = self.rows.len().checked_sub(1);
+        let of_rows = of_rows.and_then(|last| self.rows.key(last));
+        of_rows.max(self.rows.marks().last().map(|mark| mark.key))
+    }
+
+    /// Takes everything up to a key; without one, everything.
+    fn take(&mut self, limit: Option<RowKey>, taken: &mut Rows) {
+        let (mut rows_end, mut marks_end) = (self.rows.len(), self.rows.marks().len());
+        if let Some(limit) = limit {
+            rows_end = self.rows.seek(next_key(limit)).max(self.rows_taken);
+            let marks = self.rows.marks();
+            marks_end = marks.partition_point(|mark| mark.key <= limit);
+        }
+        taken.append(&self.rows, self.rows_taken..rows_end);
+        let marks = self.rows.marks().get(self.marks_taken..marks_end);
+        for mark in marks.unwrap_or_default() {
+            taken.push_mark(*mark);
+        }
+        self.rows_taken = rows_end;
+        self.marks_taken = marks_end.max(self.marks_taken);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use std::path::Path;
+
+    use trunkline_types::history::{HistoryEvent, HistoryMark, Row};
+    use trunkline_types::{DataType, Quality, wire};
+
+    use super::*;
+    use crate::files::part::PartWriter;
+
+    fn key(time: i64) -> RowKey {
+        RowKey {
+            time,
+            epoch: 1,
+            sequence: time as u64,
+        }
+    }
+
+    fn texts() -> Series {
+        Series {
+            id: 7,
+            name: "rig/text".to_owned(),
+            data_type: DataType::String,
+            units: String::new(),
+        }
+    }
+
+    /// A file with texts of this length at these times, and an event after each hundredth.
+    fn part(folder: &Path, number: u64, times: impl Iterator<Item = i64>, length: usize) -> Part {
+        let series = texts();
+        let mut rows = series.rows();
+        for (count, time) in times.enumerate() {
+            let mut value = Vec::new();
+            wire::put_varint(&mut value, length as u64);
+            value.resize(value.len() + length, b'a' + (time % 26) as u8);
+            rows.push(&Row {
+                key: key(time),
+                delay: 0,
+                quality: Quality::GOOD,
+                value: &value,
+            });
+            if count % 100 == 99 {
+                rows.push_mark(HistoryMark {
+                    key: key(time),
+                    event: HistoryEvent::Lost(Some(1)),
+                });
+            }
+        }
+        let path = format!("samples/date=2026-11-28/{number:010}.parquet");
+        let mut writer = PartWriter::create(folder, &path).unwrap();
+        writer.add_series(&series, &rows).unwrap();
+        let row = writer.finish(folder, vec![(number, number)]).unwrap();
+        Part::new(folder, row)
+    }
+
+    /// Values that compress well take much more memory than their files have bytes.
+    #[test]
+    fn merging_long_values_takes_bounded_memory() {
+        const FILES: i64 = 8;
+        const ROWS: i64 = 400;
+        const LENGTH: usize = 60_000;
+        let folder = tempfile::tempdir().unwrap();
+        // The files have every eighth time each, so that all of them are read at once.
+        let parts = (0..FILES).map(|number| {
+            let times = (0..ROWS).map(|row| row * FILES + number);
+            Arc::new(part(folder.path(), number as u64, times, LENGTH))
+        });
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let bytes: u64 = parts.iter().map(|part| part.row.bytes).sum();
+        assert!(bytes < 16 << 20, "{bytes} bytes in files");
+        let series = texts();
+        let mut sut = Merge::new(&parts, &series).unwrap();
+        let (mut next, mut marks, mut most) = (0, 0, 0);
+        while let Some(rows) = sut.next().unwrap() {
+            for time in rows.times() {
+                assert_eq!(*time, next);
+                next += 1;
+            }
+            marks += rows.marks().len();
+            most = most.max(sut.memory() + rows.memory());
+        }
+        assert_eq!((next, marks as i64), (FILES * ROWS, FILES * ROWS / 100));
+        let all = (FILES * ROWS) as usize * LENGTH;
+        assert!(most < 3 * MERGE_BYTES && most < all / 2, "{most} bytes");
+    }
+
+    /// Files that follow each other are not open at the same time.
+    #[test]
+    fn merging_files_that_follow_each_other_opens_one_at_a_time() {
+        const ROWS: i64 = 20_000;
+        let folder = tempfile::tempdir().unwrap();
+        let parts = (0..4).map(|number| {
+            let times = number * ROWS..(number + 1) * ROWS;
+            Arc::new(part(folder.path(), number as u64, times, 3))
+        });
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let series = texts();
+        let mut sut = Merge::new(&parts, &series).unwrap();
+        let mut times: Vec<i64> = Vec::new();
+        while let Some(rows) = sut.next().unwrap() {
+            assert!(sut.open.len() <= 1, "{} files are open", sut.open.len());
+            times.extend(rows.times());
+        }
+        assert_eq!(times, (0..4 * ROWS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rows_with_the_same_key_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = (0..3).map(|number| {
+            let times = std::iter::repeat_n(5, 300).chain(number * 1000..number * 1000 + 700);
+            let mut times: Vec<i64> = times.collect();
+            times.sort_unstable();
+            Arc::new(part(folder.path(), number as u64, times.into_iter(), 10))
+        });
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let series = texts();
+        let mut sut = Merge::new(&parts, &series).unwrap();
+        let mut times: Vec<i64> = Vec::new();
+        while let Some(rows) = sut.next().unwrap() {
+            assert!(rows.is_sorted());
+            times.extend(rows.times());
+        }
+        assert!(times.is_sorted());
+        assert_eq!(times.iter().filter(|time| **time == 5).count(), 901);
+        assert_eq!(times.len(), 3000);
+    }
+}
