@@ -59,7 +59,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
     })
 }
 
-/// Reports keys that describe a different type than the one named.
+/// Reports keys that describe a different type than the one given.
 fn belongs(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
     let mut result = Ok(());
     for key in TYPE_DETAILS.iter().filter(|key| !used.contains(key)) {
