@@ -82,8 +82,7 @@ pub fn random_file(seed: u64) -> RandomFile {
 }
 
 /// Returns the same within the limits of npTDMS: no properties that are complex numbers, and no
-/// complex
-/// numbers row by row.
+/// complex numbers in interleaved data.
 pub fn random_file_for_nptdms(seed: u64) -> RandomFile {
     let is_complex = |t| matches!(t, TdmsType::ComplexF32 | TdmsType::ComplexF64);
     random_file_of(seed, move |data_type| !is_complex(data_type))
