@@ -1,4 +1,4 @@
-//! Prints ten minutes of the boiler house, with a few setpoints changed on the way.
+//! Prints ten minutes of the boiler house, with a few setpoint changes during the run.
 //!
 //! Run it with `cargo run -p trunkline-boiler --example boiler_run`.
 

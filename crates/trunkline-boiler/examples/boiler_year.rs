@@ -1,8 +1,8 @@
-//! Runs the boiler house for a year of its own time, with an operator who disturbs it every twelve
-//! hours. Fails if it loses mass or energy, leaves the physical range, or does not recover.
+//! Runs the boiler house for one simulated year, with an operator who disturbs it every twelve
+//! hours. Fails if the plant loses mass or energy, leaves the physical range, or does not recover.
 //!
-//! A soak test of some minutes: `cargo run --release -p trunkline-boiler --example boiler_year`,
-//! with a number of days after it for another time than a year.
+//! A soak test of a few minutes: `cargo run --release -p trunkline-boiler --example boiler_year`.
+//! To simulate another period, add the number of days.
 
 #![allow(clippy::print_stdout, reason = "it says how far it is")]
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match hour % 12 {
             11 => rig.disturb(&mut rng),
             0 => rig.put_back(),
-            // By now the water is back.
+            // The water is back by now.
             1 => rig.relight(),
             _ => {}
         }
@@ -63,7 +63,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Writes a value; a refused write changes nothing, so the operator may try anything.
+    /// Writes a value. A refused write changes nothing, so it is ignored.
     fn put(&mut self, name: &str, value: Value) {
         if let Some(item) = self.plant.item(name) {
             let _ = self

@@ -1,4 +1,4 @@
-//! Reads the CSV files with the rows of a `[[use]]`. The first line names the parameters. Empty lines
+//! Reads CSV files with the rows of a `[[use]]`. The first line names the parameters. Empty lines
 //! are skipped.
 
 use std::path::{Component, Path, PathBuf};

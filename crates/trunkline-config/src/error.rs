@@ -21,9 +21,9 @@ pub struct ConfigError {
     /// Position in the file; `None` for an error of the file as a whole.
     pub position: Option<Position>,
     pub kind: ConfigErrorKind,
-    /// The word that was probably meant.
+    /// The word that the user probably meant.
     pub suggestion: Option<String>,
-    /// For something made from a template: the place of its use, `file:line:column`.
+    /// For a variable made from a template: the place of its use, `file:line:column`.
     pub used_at: Option<String>,
 }
 

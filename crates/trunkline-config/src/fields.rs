@@ -1,4 +1,4 @@
-//! Typed access to the values of a table. A value of a wrong form is reported at its place.
+//! Typed access to the values of a table. A value that has the wrong form is reported at its place.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Values<'r, 'e> {
 /// The meaning of braces in a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Braces<'e> {
-    /// They have none: the text is taken as it is.
+    /// They have none: the text is used unchanged.
     Plain,
     /// They enclose placeholders for these parameters.
     Fill(&'e Env),
@@ -123,7 +123,7 @@ impl Values<'_, '_> {
         None
     }
 
-    /// Reads text, never a number: a placeholder that stands alone becomes text, too.
+    /// Reads text, never a number: the value of a single placeholder is converted to text, too.
     pub fn text(&mut self, key: &str, node: &Node) -> Option<String> {
         match &node.tree {
             Tree::Text(text) => self.fill(node.place, text),
@@ -131,7 +131,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Reads text for people: no control characters, at most `max` bytes.
+    /// Reads text for display: no control characters, at most `max` bytes.
     pub fn text_within(&mut self, key: &str, node: &Node, max: usize) -> Option<String> {
         let text = self.text(key, node)?;
         self.check_text(key, node.place, &text, max).then_some(text)

@@ -43,7 +43,7 @@ pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Ve
             for Selected { pattern, place } in &selected {
                 check_reachable(pattern, *place, &earlier, report);
             }
-            // Patterns of one section may overlap: they say the same of a variable.
+            // Patterns of one section may overlap, because they have the same settings.
             for Selected { pattern, place } in selected {
                 earlier.entry(pattern.as_str().to_owned()).or_insert(place);
                 rules.push(HistoryRule { pattern, settings });
@@ -56,7 +56,7 @@ pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Ve
     has_section.then_some(rules)
 }
 
-/// Reports a folder that nothing would be recorded in.
+/// Reports a history folder that is set although nothing is recorded.
 fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
     for (_, document) in documents {
         let engine = document.entry("engine").map(|entry| &entry.node.tree);
@@ -166,8 +166,8 @@ fn resolution(node: &Node, values: &mut Values<'_, '_>) -> Option<f64> {
     Some(resolution)
 }
 
-/// Reports a pattern whose every match is decided by a pattern of an earlier section. Finds only
-/// the common forms of that: the same pattern, and `a/**` before something below `a`.
+/// Reports a pattern whose matches are all decided by a pattern of an earlier section. Detects only
+/// the common cases: the same pattern, and `a/**` before something below `a`.
 fn check_reachable(
     pattern: &Pattern,
     place: Place,

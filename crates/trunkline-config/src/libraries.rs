@@ -1,4 +1,4 @@
-//! The libraries of all files, and the errors that only all variables together can show.
+//! The libraries of all files, and the errors that can only be found once all variables are known.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -117,8 +117,8 @@ fn report_twins(library: &Library, report: &mut Report) {
     }
 }
 
-/// Reports register numbers used twice. They belong to the engine: each is given to one variable,
-/// whatever its library.
+/// Reports register numbers used twice. A number belongs to one variable of the engine, regardless
+/// of its library.
 fn report_numbers(libraries: &[Library], report: &mut Report) {
     let mut first: HashMap<u32, (&Library, &Variable)> = HashMap::new();
     for (library, variable) in every(libraries) {
@@ -144,9 +144,9 @@ fn report_numbers(libraries: &[Library], report: &mut Report) {
     }
 }
 
-/// Reports errors of aliases that only all libraries together can show: a target that cannot be
-/// shown, and where a chain of aliases ends. A target that is in none of the libraries may be
-/// deployed later.
+/// Reports errors of aliases that can only be found once all libraries are known: a target with
+/// properties that do not match, and an invalid chain of aliases. A target that is in none of the
+/// libraries may be deployed later.
 fn report_aliases(libraries: &[Library], report: &mut Report) {
     let is_alias = |variable: &Variable| !variable.definition.properties.alias.is_empty();
     if !every(libraries).any(|(_, variable)| is_alias(variable)) {

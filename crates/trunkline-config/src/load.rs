@@ -19,7 +19,7 @@ use crate::template::{self, Template};
 use crate::variable::{Draft, IoNames, Layer, TextMode};
 use crate::{engine, history, io};
 
-/// Information of the program that its configuration files do not contain.
+/// Information that the program has, and that its configuration files do not contain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadOptions {
     /// I/O servers that exist without an `[[io]]` section, for `source = "NAME:ITEM"`.
@@ -30,7 +30,7 @@ pub struct LoadOptions {
 
 /// Returns a commented configuration in which every setting of the engine has its default.
 ///
-/// It can be used as it is, or as the start of a configuration.
+/// It can be used unchanged, or as the start of a configuration.
 pub fn default_config_text() -> &'static str {
     include_str!("default.toml")
 }
@@ -44,7 +44,7 @@ pub fn load(paths: &[PathBuf]) -> Result<DeploymentPlan, ConfigErrors> {
     load_with(paths, &LoadOptions::default())
 }
 
-/// Same as [`load`], with further information of the program.
+/// Same as [`load`], with additional information from the program.
 ///
 /// # Errors
 /// Same as [`load`].
@@ -66,8 +66,8 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
     plan(report, options)
 }
 
-/// Reads one text that is not a file. `file_name` appears in messages and, without its extension,
-/// names the library if the text does not.
+/// Reads one text that is not from a file. `file_name` appears in messages. Without its extension,
+/// it also names the library if the text does not.
 ///
 /// # Errors
 /// [`ConfigErrors`] with all errors of the text.
@@ -308,7 +308,7 @@ fn checked_library(name: String, place: Place, report: &mut Report) -> Option<St
     }
 }
 
-/// Checks that files may define a library of this name. Returns the reason if not.
+/// Checks that files may define a library of this name. Returns the reason if they may not.
 fn check_library(name: &str) -> Result<(), String> {
     check_segment(name).map_err(|error| error.to_string())?;
     if name == NUMBERS_LIBRARY {

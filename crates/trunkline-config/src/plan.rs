@@ -30,7 +30,7 @@ pub struct DeploymentPlan {
 pub struct EngineConfig {
     /// Name of the engine; `None`: chosen by the composition root (the host's name).
     pub name: Option<String>,
-    /// Place of deployed libraries and retained values.
+    /// Location of deployed libraries and retained values.
     pub store: StoreChoice,
     /// Number of audit entries kept in the store.
     pub audit_entries: u64,
@@ -65,7 +65,7 @@ pub struct EngineConfig {
     pub limits: Limits,
 }
 
-/// The place where an engine keeps what survives a restart.
+/// The location where an engine keeps the data that survives a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum StoreChoice {
     /// Not set: the composition root chooses.
@@ -113,7 +113,7 @@ pub struct IoConfig {
     pub driver: String,
     /// Time from one scan to the next; `None`: the driver's own.
     pub period: Option<Duration>,
-    /// Deploys the libraries that the driver offers as well.
+    /// Also deploys the libraries that the driver offers.
     pub publish: bool,
     /// All other keys, which the driver interprets.
     pub settings: BTreeMap<String, Setting>,
@@ -165,7 +165,8 @@ pub(crate) fn history_folder(engine: &EngineConfig, sources: &[PathBuf]) -> Path
     }
 }
 
-/// Returns a folder of the store's own: several engines may have their stores in one folder.
+/// Returns a folder named after the store, because several engines may have their stores in one
+/// folder.
 fn folder_of_store(store: &Path) -> PathBuf {
     if store.extension().is_some_and(|extension| extension == "db") {
         return store.with_extension("history");

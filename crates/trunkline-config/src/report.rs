@@ -13,7 +13,8 @@ use crate::suggestion::closest_match;
 pub(crate) struct Report {
     sources: Vec<Source>,
     errors: Vec<(Order, ConfigError)>,
-    /// Suppresses repetitions: an error in the table of a thousand variables is reported once.
+    /// Suppresses repetitions: an error in a table that defines a thousand variables is reported
+    /// once.
     seen: HashSet<Seen>,
     /// Number of errors beyond [`ERRORS_MAX`].
     omitted_count: usize,
@@ -52,7 +53,7 @@ impl Report {
         self.add(place, kind, || None);
     }
 
-    /// Reports an error at `place`, where `word` may have been meant to be one of `candidates`.
+    /// Reports an error at `place`. If one of `candidates` resembles `word`, suggests it.
     pub fn error_with_suggestion<'a>(
         &mut self,
         place: Place,

@@ -1,4 +1,4 @@
-//! Formats numbers and durations as people write them.
+//! Formats numbers and durations for messages.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -2,12 +2,12 @@
 
 use trunkline_types::name::suggest;
 
-/// Longest word for which similar ones are searched.
+/// Longest word for which suggestions are searched.
 const CHARS_MAX: usize = 64;
 
-/// Returns the candidate that was probably meant by `word`. It uses the rules for names first.
-/// Because keys are short and swapped letters are common, it then takes the nearest candidate
-/// within a third of the word's length.
+/// Returns the candidate that was probably meant by `word`. Applies the rules for names first. If
+/// these find nothing, takes the nearest candidate within a third of the word's length, because
+/// keys are short and swapped letters are common.
 pub(crate) fn closest_match<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! `[[template]]` and `[[use]]`: parametrised variables, made once per row.
+//! `[[template]]` and `[[use]]`: parameterised variables, made once per row.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl ParamKind {
 }
 
 impl<'a> Template<'a> {
-    /// Reads a template; its variables have the defaults of the file that contains it.
+    /// Reads a template. Its variables have the defaults of the file that contains the template.
     pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Option<Self> {
         check_keys(table, Section::Template, report);
         let parameters = parameters(table, report);

@@ -103,7 +103,7 @@ fn example_of_every_key_loads_and_leaves_none_out() {
     let text = fs::read_to_string(example("all-keys.toml")).unwrap();
     let is_written = |name: &str| {
         let section = text.contains(&format!("[{name}]")) || text.contains(&format!(".{name}]"));
-        // `alarm.hi = 80` is an entry of the table `alarm`.
+        // `alarm.hi = 80` is an entry in the table `alarm`.
         let entry = text.contains(&format!("\n{name}."));
         section || entry || text.contains(&format!("{name} ="))
     };

@@ -1,4 +1,4 @@
-//! Files and directories: which files are read, in which order, and which are not.
+//! Files and directories: which files are read, and in which order.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -19,7 +19,7 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
     directory
 }
 
-/// The messages of loading a directory, without its path.
+/// Returns the messages of loading a directory, without its path.
 fn errors(directory: &TempDir) -> String {
     let errors = load(&[directory.path().to_owned()])
         .unwrap_err()

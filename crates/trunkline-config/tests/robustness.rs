@@ -1,4 +1,4 @@
-//! No text makes the reader panic, and none takes it unreasonably long or deep.
+//! No text makes the reader panic, take unreasonably long, or recurse too deeply.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -1,4 +1,4 @@
-//! Drivers: I/O servers by the names that configurations use.
+//! Drivers: creating I/O servers by the driver names that configurations use.
 
 use trunkline_types::name::suggest;
 
@@ -39,7 +39,7 @@ pub enum DriverError {
 pub struct Driver {
     /// The name in configurations and on the command line.
     pub name: &'static str,
-    /// One line that says what its I/O servers read.
+    /// One-line description of what its I/O servers read.
     pub description: &'static str,
     /// Creates an I/O server with these settings.
     ///

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Health {
     /// State in one word.
     pub state: HealthState,
-    /// The last error, as a sentence; kept after it is over.
+    /// The last error, as a sentence; kept after the server has recovered.
     pub last_error: Option<String>,
     /// Number of completed scans.
     pub scans: u64,
@@ -33,12 +33,12 @@ pub enum HealthState {
 }
 
 impl Health {
-    /// Notes that the device was opened.
+    /// Records that the device was opened.
     pub fn opened(&mut self) {
         self.state = HealthState::Good;
     }
 
-    /// Notes a completed scan; `error` describes a defect in it.
+    /// Records a completed scan; `error` describes a defect in it.
     pub fn scanned(&mut self, error: Option<String>) {
         self.scans = self.scans.saturating_add(1);
         self.state = match error {
@@ -50,13 +50,13 @@ impl Health {
         };
     }
 
-    /// Notes an error of the caller, which does not change the state of the device.
+    /// Records an error of the caller, which does not change the state of the device.
     pub fn mistaken(&mut self, error: &dyn fmt::Display) {
         self.errors = self.errors.saturating_add(1);
         self.last_error = Some(error.to_string());
     }
 
-    /// Notes whether the device accepted a value.
+    /// Records whether the device accepted a value.
     pub fn sent<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.sends = self.sends.saturating_add(1),

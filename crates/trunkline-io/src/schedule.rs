@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_types::Tick;
 use trunkline_types::time::duration_nanos;
 
-/// A fixed-rate schedule: scans are due at `first + n * period`, whatever each of them takes.
+/// A fixed-rate schedule: scans are due at `first + n * period`, however long each of them takes.
 ///
 /// A late scan does not shift the following ones. If it is so late that others fell due in the
 /// meantime, it replaces them: they are counted as overruns and not run later.
@@ -62,9 +62,10 @@ impl ScanSchedule {
         self.period
     }
 
-    /// Notes that a scan starts at `now`. Returns the number of other due scans that it replaces.
+    /// Records that a scan starts at `now`. Returns the number of other due scans that it replaces.
     ///
-    /// A scan before its time, on request, changes nothing: the next scan stays due when it was.
+    /// A scan on request, before the due time, changes nothing: the due time of the next scan stays
+    /// the same.
     pub fn started(&mut self, now: Tick) -> u64 {
         if now < self.next {
             return 0;

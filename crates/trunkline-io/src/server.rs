@@ -34,17 +34,17 @@ pub trait IoServer: Send {
     /// Returns the item with this name (the part of a variable's `source` after the colon).
     fn item(&self, item: &str) -> Option<ItemId>;
 
-    /// Prepares the device; the first scan after it publishes every item.
+    /// Prepares the device; the first scan after opening publishes every item.
     ///
     /// # Errors
-    /// [`IoError`] if the device cannot be used; opening may be tried again later.
+    /// [`IoError`] if the device cannot be used. The caller may try again later.
     fn open(&mut self, now: Tick, wall: Timestamp) -> Result<(), IoError>;
 
     /// Runs one acquisition cycle and publishes the values read. Items that did not change may be
     /// left out.
     ///
     /// # Errors
-    /// [`IoError`] if nothing could be read. A failure of single items is published as their bad
+    /// [`IoError`] if nothing could be read. If only some items fail, they are published with bad
     /// quality instead.
     fn scan(&mut self, now: Tick, wall: Timestamp, scan: &mut Scan) -> Result<(), IoError>;
 
@@ -64,7 +64,7 @@ pub trait IoServer: Send {
     /// may differ from the one sent.
     ///
     /// # Errors
-    /// [`SendRefusal`] if the device keeps its value; nothing has changed then.
+    /// [`SendRefusal`] if the device keeps its value; nothing has changed in that case.
     fn send(
         &mut self,
         item: ItemId,
@@ -85,13 +85,13 @@ pub trait IoServer: Send {
 pub enum IoError {
     #[error("{device} cannot be reached: {cause}; check that it is on and connected")]
     Unreachable {
-        /// Name of the device, as people know it.
+        /// Name of the device as users know it.
         device: String,
         cause: String,
     },
     #[error("{device} reports a failure: {cause}; the device needs attention")]
     DeviceFailed {
-        /// Name of the device, as people know it.
+        /// Name of the device as users know it.
         device: String,
         cause: String,
     },

@@ -22,7 +22,7 @@ pub struct Channel<'a, R> {
     file: &'a TdmsFile<R>,
     number: u32,
     object: &'a Object,
-    /// The runs in which it has values: the number of the first value, and the run.
+    /// The runs that contain its values, each with the number of its first value.
     starts: Vec<(u64, &'a Run)>,
     len: u64,
 }
@@ -142,7 +142,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         Waveform::of(self.properties())
     }
 
-    /// Returns its DAQmx scalers as first described; empty for a plain channel.
+    /// Returns its DAQmx scalers as first described; empty for a channel without DAQmx data.
     pub fn scalers(&self) -> &'a [Scaler] {
         let column = self.starts.first();
         let column = column.and_then(|(_, run)| run.layout.column(self.number));
@@ -164,8 +164,8 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         of(self.data_type()) && self.scalers().iter().all(|scaler| of(scaler.data_type))
     }
 
-    /// Returns the values chunk by chunk as they were written: the range of value numbers of each
-    /// chunk.
+    /// Returns the range of value numbers of each chunk, in the order in which the chunks were
+    /// written.
     pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> {
         self.starts
             .iter()

@@ -38,7 +38,7 @@ pub enum TdmsType {
     ComplexF64,
     /// Values packed by an acquisition driver; the channel's scalers describe them. Never written.
     Daqmx,
-    /// A type code this crate does not read, such as fixed-point numbers.
+    /// A type code that this crate does not read, such as that of fixed-point numbers.
     Unknown(u32),
 }
 
@@ -79,7 +79,8 @@ impl TdmsType {
         }
     }
 
-    /// Returns the bytes of one value; `None` if values have no fixed size or the size is unknown.
+    /// Returns the size of one value in bytes; `None` if values have no fixed size or the size is
+    /// unknown.
     pub fn size(self) -> Option<u64> {
         match self {
             Self::String | Self::Daqmx | Self::Unknown(_) => None,

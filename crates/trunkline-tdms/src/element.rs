@@ -25,7 +25,7 @@ impl Extended {
         let size = match (exponent, mantissa << 1) {
             (0x7fff, 0) => f64::INFINITY,
             (0x7fff, _) => f64::NAN,
-            // In two steps, because 2^exponent alone would leave the range of `f64` too early.
+            // In two steps, because 2^exponent alone would exceed the range of `f64`.
             _ => {
                 let exponent = exponent - 16_383 - 63;
                 let half = exponent / 2;
@@ -36,7 +36,7 @@ impl Extended {
     }
 }
 
-/// A Rust type that values of a file are read into and written from.
+/// A Rust type for the values of a file, for reading and writing.
 pub trait Element: Copy + Default + sealed::Sealed {
     /// The type under which such values are written.
     const TYPE: TdmsType;
@@ -103,8 +103,8 @@ fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     out
 }
 
-/// Types for which every bit pattern is a value have the same layout in memory and in the file, on
-/// little-endian machines.
+/// Implements the views as bytes. Only for types for which every bit pattern is a valid value; on
+/// little-endian machines, their layout in memory equals that in the file.
 macro_rules! as_in_memory {
     () => {
         fn as_bytes(values: &[Self]) -> Option<&[u8]> {

@@ -37,8 +37,8 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         self.source
     }
 
-    /// Returns true if the complete segment here has the lead-in `lead_in`, and the same metadata
-    /// if that is given to compare.
+    /// Returns true if a complete segment begins here and has the lead-in `lead_in`. Also compares
+    /// the metadata if `metadata` is given.
     pub(crate) fn matches<R: ReadAt + ?Sized>(
         &self,
         lead_in: &[u8; LEAD_IN_BYTES as usize],

@@ -32,11 +32,11 @@ const TOC_KNOWN: u32 =
 /// Metadata size in the lead-in of a segment that is not written yet: more than any file has.
 const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 
-/// Returns the lead-in of a segment that is not written yet, to be put where the segment will
-/// begin.
+/// Returns a placeholder lead-in for a segment that is not written yet. Write it at the position
+/// where that segment will begin.
 ///
-/// Readers take it for a truncated last segment and stop there, whatever follows. This crate's
-/// reader reports [`Fault::Unwritten`](crate::Fault::Unwritten).
+/// Readers treat it as a truncated last segment and stop there, regardless of what follows. This
+/// crate's reader reports [`Fault::Unwritten`](crate::Fault::Unwritten).
 pub fn unwritten_lead_in() -> [u8; LEAD_IN_BYTES as usize] {
     LeadIn::UNWRITTEN.to_little_endian()
 }

@@ -41,8 +41,8 @@ pub(crate) struct Block<'a, R: ?Sized> {
 }
 
 impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
-    /// Creates a cursor over the `bytes` bytes at `from` of a source, which are at `position` of
-    /// the data file.
+    /// Creates a cursor over the `bytes` bytes of `source` that begin at `from`. In the data file,
+    /// the same bytes begin at `position`.
     pub(crate) fn new(
         source: &'a R,
         window: &'a mut Vec<u8>,
@@ -128,7 +128,8 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         self.value()
     }
 
-    /// Reads a count of items that have at least `bytes_min` bytes each, all of them in this block.
+    /// Reads a count of items, and checks that the block has room for that many of at least
+    /// `bytes_min` bytes each.
     pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, Stop> {
         let count = self.u32()?;
         match u64::from(count) * bytes_min <= self.left() {

@@ -140,7 +140,7 @@ impl Objects {
         self.listed += 1;
         let position = block.position();
         let entry = raw_index::read(block, &path)?;
-        // The `has_data` of an object that is new in the list may be that of an earlier list.
+        // If the object is new in this list, its `has_data` may come from an earlier list.
         let had_data = object.has_data && !is_new;
         let is_changed = match entry {
             Entry::NoData => {

@@ -38,8 +38,8 @@ pub enum PropertyValue {
 }
 
 impl PropertyValue {
-    /// Returns the type used for writing. Floats whose type in the file carried a unit are plain
-    /// ones.
+    /// Returns the type used for writing. A float that had a unit in the file is written without
+    /// it.
     pub fn data_type(&self) -> TdmsType {
         fn of<T: Element>(_: &T) -> TdmsType {
             T::TYPE

@@ -10,7 +10,7 @@ const NO_DATA: u32 = 0xffff_ffff;
 const AS_BEFORE: u32 = 0;
 const FORMAT_CHANGING: u32 = 0x1269;
 const DIGITAL_LINE: u32 = 0x126a;
-/// A marker printed in descriptions of the format but never seen in a file.
+/// A marker that descriptions of the format mention, but that was never seen in a file.
 const UNVERIFIED_MARKER: u32 = 0x1369;
 
 /// The content of an object's entry.

@@ -2,11 +2,11 @@
 
 use std::io;
 
-/// Bytes of known length that can be read at any position: a slice, an open file, or a part of
-/// something else.
+/// A source of bytes with a known length, readable at any position: a slice, an open file, or a
+/// part of either.
 ///
-/// The reader requests few bytes at a time and never more than it needs, so a file of any size is
-/// read without loading it.
+/// The reader requests a few bytes at a time and never more than it needs, so a file of any size
+/// can be read without loading it.
 pub trait ReadAt {
     /// Returns the current length in bytes.
     fn byte_len(&self) -> io::Result<u64>;

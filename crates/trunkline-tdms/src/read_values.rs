@@ -28,8 +28,8 @@ impl<R: ReadAt> Channel<'_, R> {
     /// memory for several calls is fastest; for new memory see [`read_vec`](Self::read_vec).
     ///
     /// # Errors
-    /// [`ReadError`]. `T` must be the type of the values; for a float with a unit, the type
-    /// without.
+    /// [`ReadError`]. `T` must be the type of the values; for a float with a unit, the type without
+    /// the unit.
     pub fn read_into<T: Element>(&self, start: u64, out: &mut [T]) -> Result<usize, ReadError> {
         self.fill(start, out, None)
     }
@@ -91,7 +91,7 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok((out.found, out.unreadable.unwrap_or_default()))
     }
 
-    /// Reads at most `count` values from number `start` on, in the type they have.
+    /// Reads at most `count` values from number `start` on, in their own type.
     pub fn read(&self, start: u64, count: u64) -> Result<Values, ReadError> {
         self.read_as(self.only_type()?, start, count, None)
     }
@@ -179,7 +179,7 @@ impl<R: ReadAt> Channel<'_, R> {
             T => Ok(self.fill_vec::<T>(start, count, scale_id)?.into()),
             match data_type {
                 TdmsType::String => Ok(Values::String(self.read_strings(start, count)?)),
-                // No value can be read; if such a channel exists, it has none.
+                // No value can be read. If such a channel exists, it has no values.
                 _ => Ok(Values::Void),
             }
         )

@@ -40,10 +40,10 @@ pub struct Repair {
     pub values_lost: u64,
 }
 
-/// The condition of a file after all of it was read.
+/// The condition of a file, determined by reading all of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verification {
-    /// All faults: first why the file is incomplete, then the others.
+    /// All faults; if the file is incomplete, the reason comes first.
     pub findings: Vec<Finding>,
     pub channels: u64,
     /// Number of values, over all channels.

@@ -272,7 +272,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         Ok(())
     }
 
-    /// Fills the announced rest of a channel whose scalers change on the way.
+    /// Fills the remaining announced values of a channel whose scalers change partway.
     fn unreadable<T: Element>(
         &mut self,
         channel: &Channel<'_, R>,

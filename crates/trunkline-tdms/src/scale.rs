@@ -5,7 +5,7 @@
 //! writer writes engineering values.
 
 mod sensors;
-// rustfmt would put each number of its tables on a line of its own.
+// rustfmt would put each number of the tables on its own line.
 #[rustfmt::skip]
 mod thermocouple;
 
@@ -19,7 +19,7 @@ use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
 use crate::text::Text;
 
-/// The source number that means the raw numbers.
+/// The source number that denotes the raw numbers.
 const RAW: u64 = 0xffff_ffff;
 /// Maximum number of values scaled at a time, and of numbers held by all steps together.
 const PIECE: usize = 4_096;
@@ -88,7 +88,7 @@ enum Step {
         sensor: Sensor,
     },
     Add(usize, usize),
-    /// The second minus the first, as the tools that write it compute it.
+    /// The second minus the first, in the order used by the tools that write this scale.
     Subtract(usize, usize),
 }
 
@@ -214,7 +214,7 @@ fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
 }
 
 impl ScaleChain {
-    /// Returns a scaler that a step needs and that is not among these. A channel with several
+    /// Returns a scaler that a step needs but `scalers` does not contain. A channel with several
     /// scalers has no raw numbers.
     fn missing_scaler(&self, scalers: &[Scaler]) -> Option<u32> {
         self.steps.iter().find_map(|step| match step {
@@ -378,7 +378,8 @@ impl Maker<'_> {
         get(self.properties, &field_name(scale, field))?.as_u64()
     }
 
-    /// Reads numbered properties. Stops at the first one missing, so the count is not trusted.
+    /// Reads numbered properties. Stops at the first missing one, so that a wrong count does no
+    /// harm.
     fn numbers(&self, scale: u64, field: &str, count: u64) -> Result<Vec<f64>, ScaleError> {
         (0..count)
             .map(|at| self.number(scale, &format!("{field}[{at}]")))

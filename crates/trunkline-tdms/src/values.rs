@@ -71,8 +71,8 @@ from! {
     ComplexF64 [f64; 2]
 }
 
-/// Matches an enum that has a variant per type: `$do` gets the content of those of fixed size that
-/// are written, and the other arms follow.
+/// Matches an enum with one variant per type: `$do` handles the values of the writable types of
+/// fixed size, and `$other` contains the arms for the rest.
 macro_rules! match_fixed {
     ($value:expr, $all:ident, $v:ident => $do:expr, $($other:tt)*) => {
         match $value {

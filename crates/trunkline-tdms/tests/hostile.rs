@@ -1,4 +1,4 @@
-//! Files made to do harm: no panic, and no more memory than their length justifies.
+//! Malicious files cause no panic, and use no more memory than their length justifies.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes held at once while `run` runs, beyond those held before.
+/// Returns the largest number of bytes held while `run` runs, beyond those held before.
 fn peak_of(run: impl FnOnce()) -> usize {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -62,7 +62,7 @@ fn vector(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// The most that was held while files were read that differ from a vector in one byte.
+/// Checks the memory used to read files that differ from a vector in one byte.
 fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&[u8])) {
     let whole = vector(&format!("{name}.tdms"));
     let mut peak = 0;
@@ -73,7 +73,7 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
             peak = peak.max(peak_of(|| read(&bytes)));
         }
     }
-    // And the faults found, which are kept.
+    // Plus the memory for the findings, which are kept.
     let bound = 72 * 1024 + whole.len();
     assert!(
         peak <= bound,

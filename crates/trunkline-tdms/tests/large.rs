@@ -82,7 +82,7 @@ fn a_source_that_ends_early_is_an_error_with_its_place() {
     writer
         .write(&data, Arrangement::Contiguous, &mut bytes)
         .unwrap();
-    /// Says it is longer than it is.
+    /// Reports a greater length than it has.
     struct Shrunk(Vec<u8>);
     impl ReadAt for Shrunk {
         fn byte_len(&self) -> io::Result<u64> {

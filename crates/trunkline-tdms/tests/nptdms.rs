@@ -1,6 +1,6 @@
-//! npTDMS, an independent reader and writer of the format, as judge.
+//! Compares this crate with npTDMS, an independent reader and writer of the format.
 //!
-//! Files are passed in a folder, each with the content that the other side reads in it, as text.
+//! Files are passed in a folder, each with the content that the other reader finds in it, as text.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -16,7 +16,7 @@ use trunkline_tdms::{ObjectPath, Scaling, TdmsFile};
 use self::dump::dump_of;
 use self::random_file::random_file_for_nptdms;
 
-/// The Python that has npTDMS; `make test` makes it.
+/// The Python with npTDMS; `make test` installs it.
 fn python() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let python = target.join("nptdms/bin/python");
@@ -34,7 +34,7 @@ fn files() -> u64 {
 }
 
 fn folder(name: &str) -> PathBuf {
-    // Two runs at a time do not meet.
+    // Two concurrent runs use different folders.
     let name = format!("{name}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);

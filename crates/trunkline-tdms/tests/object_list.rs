@@ -223,7 +223,7 @@ fn digital_lines_are_read_as_bits_of_words() {
     assert_eq!(values(&bytes, "b"), Values::U8(vec![0, 1, 1]));
 }
 
-/// They are as wide as the rows, so they are stored like plain bytes, but are not bytes.
+/// Digital lines are as wide as the rows, so they are stored like plain bytes, but they are bits.
 #[test]
 fn digital_lines_are_bits_where_a_row_is_one_byte() {
     let line = |bit| {

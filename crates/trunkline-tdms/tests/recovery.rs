@@ -1,4 +1,4 @@
-//! Putting files right, verifying them, and writing them again.
+//! Repairing, verifying and rewriting files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -157,8 +157,8 @@ fn every_truncation_of_a_vector_is_repaired() {
     }
 }
 
-/// Segments that were found behind a damaged one have their places in the index, which follows the
-/// file as it was read.
+/// Segments that were found after a damaged one are in the index, which matches the file as it was
+/// read.
 #[test]
 fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
     let limits = Limits {

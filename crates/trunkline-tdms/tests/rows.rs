@@ -43,7 +43,8 @@ fn interleaved_rows_have_the_same_layout_in_file_and_memory() {
         &bytes[from..from + extent.rows as usize * 10]
     });
     assert!(there.eq(&rows));
-    // In another order, without one, with a channel that is not there: not as in memory.
+    // In another order, without one of them, or with a missing channel, the layout differs from
+    // memory.
     assert_eq!(file.rows_in_place(&[path("b"), path("a")], ALL), None);
     assert_eq!(file.rows_in_place(&[path("a")], ALL), None);
     assert_eq!(file.rows_in_place(&[path("b")], ALL), None);
@@ -75,7 +76,7 @@ fn rows_in_several_chunks_are_not_in_place() {
     let (bytes, rows) = file(&pieces);
     let file = TdmsFile::open(&bytes).unwrap();
     assert_eq!(file.rows_in_place(&[path("a"), path("b")], ALL), None);
-    // Value by value they are the same rows.
+    // Reading value by value gives the same rows.
     let mut read = vec![0; rows.len()];
     for (name, offset) in [("a", 0), ("b", 2)] {
         let channel = file.channel(&path(name)).unwrap();

@@ -249,7 +249,7 @@ fn entries_that_overlap_go_backwards_or_overflow_are_damaged() {
         assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
         assert_eq!(found.good_to, starts[1] as u64);
     }
-    // One that names more than there is reads nothing.
+    // An entry that covers more than the file contains does not cause a read.
     let entry = SegmentSum {
         position: u64::MAX - 1,
         bytes: 1,
@@ -341,7 +341,8 @@ fn one_damaged_lead_in_hides_no_sound_segment() {
             // Nothing is to be cut off.
             assert_eq!(sut.repair(RepairMode::Cut).unwrap(), None, "{what}");
             if byte < 4 {
-                // Without the checksums too: the segment after it is where it should be.
+                // This also works without the checksums: the next segment is at the expected
+                // position.
                 let sut = TdmsFile::open_with(data.as_slice(), salvaging).unwrap();
                 assert_eq!(values(&sut).len(), 110, "{what}");
             }
@@ -381,7 +382,8 @@ fn segments_after_an_unreadable_one_are_read_if_self_describing() {
         assert_eq!((report.incomplete, report.bytes_skipped), (None, skipped));
         let bytes = skipped;
         assert_eq!(report.findings[0].fault, Fault::Garbage { bytes });
-        // The list of channels may have been changed by it: what relies on that is not read.
+        // The damaged segment may have changed the list of channels, so segments that rely on it
+        // are not read.
         assert!(found.len() >= (0..segment).map(|one| 10 + one).sum::<usize>());
     }
 }

@@ -29,7 +29,7 @@ fn refused(bytes: &[u8]) -> Finding {
     }
 }
 
-/// The values of a, and the faults found.
+/// Returns the values of channel `a`, and the faults found.
 fn tolerated(bytes: &[u8]) -> (Vec<i32>, Vec<Fault>) {
     let file = TdmsFile::open(bytes).unwrap();
     let report = file.report();
@@ -236,7 +236,7 @@ fn contradictions_are_refused_with_their_position() {
     let mut long = segment(FIRST).plain(A, I32, 1);
     long.metadata_bytes = Some(1_000);
     let index = one().index(20, I32, 2, 1);
-    // Behind the lead-in, the count of objects, and the path with its length.
+    // After the lead-in, the count of objects, and the path with its length.
     let entry = position + 28 + 4;
     let raw_index = entry + 4 + A.len() as u64;
     let cases = [
@@ -306,7 +306,7 @@ fn other_files_are_refused() {
     assert_eq!(refused(b"RIFF....").fault, Fault::NotTdms { tag });
     let tag = b"TX".to_vec();
     assert_eq!(refused(b"TX").fault, Fault::NotTdms { tag });
-    // Printable bytes are shown as they are.
+    // Printable bytes are shown unchanged.
     let text = "byte 0: not a TDMS file: it begins with `{\"a\\n`, not with `TDSm`";
     assert_eq!(refused(b"{\"a\n").to_string(), text);
     let error = refused(&segment(RAW).i32s([1]).bytes());

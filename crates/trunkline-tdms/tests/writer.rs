@@ -41,10 +41,10 @@ fn segment_describes_only_changes() {
     assert_eq!(write(&mut sut, &both, CONTIGUOUS), (0x0e, all));
     assert_eq!(write(&mut sut, &both, CONTIGUOUS), (0x08, 0));
     assert_eq!(write(&mut sut, &both, INTERLEAVED), (0x28, 0));
-    // Another count of b alone.
+    // Only the count of b differs.
     let more_b = [(a, one.into()), (b, two.into())];
     assert_eq!(write(&mut sut, &more_b, CONTIGUOUS), (0x0a, 4 + entry + 24));
-    // A property of a: its index is as before.
+    // A property of a: its index is unchanged.
     let path = ObjectPath::channel("g", "a");
     sut.set(&path, "p", true).unwrap();
     let property = 4 + 1 + 4 + 1;
@@ -56,7 +56,7 @@ fn segment_describes_only_changes() {
         write(&mut sut, &first_s, CONTIGUOUS),
         (0x0a, 4 + entry + 32)
     );
-    // A channel leaves, and the order changes: a new list, with the known indexes.
+    // A channel leaves, and the order changes: a new list that reuses the known indexes.
     let only_b = [(b, two.into())];
     assert_eq!(write(&mut sut, &only_b, CONTIGUOUS), (0x0e, 4 + entry + 8));
     let other = [(b, two.into()), (a, one.into())];
@@ -292,7 +292,7 @@ fn unwritable_data_is_refused_without_writing() {
     }
     assert!(bytes.is_empty());
     assert_eq!(sut.position(), 0);
-    // And what follows is whole.
+    // The following segment is complete.
     sut.write(&[(a, one.into())], CONTIGUOUS, &mut bytes)
         .unwrap();
     assert!(TdmsFile::open(&bytes).unwrap().report().is_sound());

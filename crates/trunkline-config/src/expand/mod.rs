@@ -23,7 +23,7 @@ pub(crate) use prepared::Prepared;
 #[derive(Debug)]
 pub(crate) struct Expansion<'p> {
     pub report: &'p mut Report,
-    /// Names of the I/O servers that exist.
+    /// Names of the known I/O servers.
     pub io: IoNames,
     /// Number of variables so far.
     pub variable_count: u128,
@@ -38,7 +38,7 @@ pub(crate) struct Target<'a> {
     pub overrides: Vec<Override<'a>>,
     pub variables: Vec<Variable>,
     /// True if some variable had no valid name. An override that matches nothing is then not an
-    /// error, because it may have been meant for that variable.
+    /// error, because it may be intended for that variable.
     pub is_incomplete: bool,
     /// Number of the file; distinguishes its overrides from those of other files.
     pub file: u32,

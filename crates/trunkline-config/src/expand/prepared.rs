@@ -19,7 +19,7 @@ use crate::variable::{
     DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, TextMode, check_source,
 };
 
-/// A variable's table, with everything read that is the same for all variables it defines.
+/// A variable's table, with those of its properties that are the same for all variables it defines.
 #[derive(Debug)]
 pub(crate) struct Prepared<'a> {
     table: &'a Table,
@@ -34,7 +34,7 @@ pub(crate) struct Prepared<'a> {
     resolved: HashMap<(u32, Vec<usize>), Option<Resolved>>,
 }
 
-/// Properties, and which of their texts are still to be filled in.
+/// Properties, and those of their texts that still have to be filled in.
 #[derive(Clone, Debug)]
 struct Resolved {
     properties: Arc<Properties>,
@@ -229,7 +229,7 @@ impl<'a> Prepared<'a> {
         target: &Target<'a>,
         expansion: &mut Expansion<'_>,
     ) -> Option<Resolved> {
-        // An error here concerns every row.
+        // An error here affects every row, so it does not name one.
         let before = expansion.report.set_used_at(None);
         let draft = self.draft(self.own.as_ref()?, matched, target);
         let env = Env::default();

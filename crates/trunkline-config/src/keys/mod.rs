@@ -1,4 +1,4 @@
-//! Every key of a configuration file, as data. Reading, suggestions and the reference page
+//! Every key of a configuration file, as data. The reader, the suggestions and the reference page
 //! (`docs/reference/configuration.md`) all use it.
 
 mod tables;
@@ -75,7 +75,7 @@ pub enum Reach {
 /// A key that a later version will accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedKey {
-    /// Section in which people write it; for a variable also `[defaults]` and `[[override]]`.
+    /// Section in which users write it; for a variable also `[defaults]` and `[[override]]`.
     pub section: Section,
     /// Name of the key in a file.
     pub name: &'static str,

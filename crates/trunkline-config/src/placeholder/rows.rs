@@ -17,7 +17,7 @@ pub(crate) enum Values {
 /// Parameters that advance through their values together.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Axis {
-    /// At least one parameter; all have equally many values.
+    /// At least one parameter; all have the same number of values.
     pub columns: Vec<(Arc<str>, Values)>,
 }
 

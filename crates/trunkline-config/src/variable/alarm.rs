@@ -26,7 +26,7 @@ pub(crate) struct AlarmForm {
     labels: Vec<String>,
 }
 
-/// The kinds as they are written, with what each of them needs.
+/// The kinds by their names in a file, each with the form of its settings.
 const KINDS: &[(&str, Form)] = &[
     ("hi_hi", Form::Limit(LimitLevel::HiHi)),
     ("hi", Form::Limit(LimitLevel::Hi)),
@@ -72,7 +72,7 @@ const NEEDED: &[(&str, BitsNeeded)] = &[("any", BitsNeeded::Any), ("all", BitsNe
 /// Reads the alarms of a variable; each entry of the table is one.
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Vec<AlarmForm>> {
     let table = values.free_table("alarm", node)?;
-    // So that every error of the table is reported.
+    // Reads all entries before checking them, so that every error of the table is reported.
     let alarms: Vec<_> = table
         .entries
         .iter()
@@ -257,7 +257,7 @@ fn discrete(
     Some(numbers)
 }
 
-/// Reads the keys that every kind has. Returns false if one of them was reported.
+/// Reads the keys that every kind has. Returns false if an error was reported.
 fn rest(values: &mut Values<'_, '_>, table: &Table, alarm: &mut AlarmDefinition) -> bool {
     let mut is_read = true;
     let mut set = |done: Option<()>| is_read &= done.is_some();
@@ -292,7 +292,7 @@ fn rest(values: &mut Values<'_, '_>, table: &Table, alarm: &mut AlarmDefinition)
             "suppressed_by" => values
                 .text_within(key, node, NAME_BYTES_MAX)
                 .map(|to| alarm.suppressed_by = to),
-            // Read before, or reported as unknown.
+            // Already read, or reported as unknown.
             _ => Some(()),
         });
     }

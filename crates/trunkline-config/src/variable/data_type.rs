@@ -1,5 +1,5 @@
-//! Reads types: in one text, `type = "f64"`, or spread over a table: `type = "enum", labels =
-//! [...]`.
+//! Reads types: as one text, `type = "f64"`, or as several keys of a table: `type = "enum", labels
+//! = [...]`.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
     })
 }
 
-/// Reports keys that describe a different type than the one named.
+/// Reports keys that describe a different type than the one given.
 fn belongs(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
     let mut result = Ok(());
     for key in TYPE_DETAILS.iter().filter(|key| !used.contains(key)) {
@@ -111,8 +111,8 @@ fn labels(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
 fn element(table: &Table, values: &mut Values<'_, '_>) -> Read<ElementType> {
     let node = detail(table, "element", "this type", values)?;
     let text = values.text("element", node).ok_or(Reported)?;
-    // Only the parser knows the names of the types; a waveform of the type has just the wanted
-    // element.
+    // Only the parser knows the names of the types. It returns the element type as part of a
+    // waveform.
     match parse_type(&format!("waveform({text})")) {
         Ok(DataType::Waveform(element)) => Ok(element),
         _ => {

@@ -1,4 +1,4 @@
-//! The properties that one table sets for a variable, each by itself.
+//! The properties that one table sets for a variable, each checked on its own.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) struct Draft<'a> {
     pub source: Option<At<String>>,
     pub alias: Option<At<String>>,
     pub alarm: Option<At<Vec<AlarmForm>>>,
-    /// True if an error in it was reported: errors that follow from it are not.
+    /// True if an error was reported for it. Errors that follow from that one are not reported.
     pub is_broken: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum TextMode {
 }
 
 impl<'a> Draft<'a> {
-    /// Reads the properties of a table; unknown keys were reported before.
+    /// Reads the properties of a table. Unknown keys have already been reported.
     pub fn read(
         table: &'a Table,
         layer: Layer,
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// Returns the properties of both drafts; `upper` takes precedence.
+    /// Returns the properties of both drafts; those of `upper` take precedence.
     pub fn overlaid(&self, upper: &Draft<'a>) -> Draft<'a> {
         macro_rules! later {
             ($($field:ident),*) => {
@@ -172,7 +172,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Reads the keys of one table, and notes if one cannot be read.
+/// Reads the keys of one table, and records whether one of them cannot be read.
 struct DraftReader<'a, 'r, 'e> {
     table: &'a Table,
     layer: Layer,

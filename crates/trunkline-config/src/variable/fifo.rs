@@ -1,6 +1,6 @@
-//! Reads `fifo = { kind = "multi", capacity = 100, length = 8 }`. FIFOs are sized at the start, so
-//! a type whose values have no fixed size needs a length or cannot have a FIFO (SP-08, SP-09,
-//! SP-22).
+//! Reads `fifo = { kind = "multi", capacity = 100, length = 8 }`. The size of a FIFO is fixed at
+//! the start, so a type whose values have no fixed size needs a length or cannot have a FIFO
+//! (SP-08, SP-09, SP-22).
 
 use trunkline_types::fifo::{self, ELEMENT_WORDS_MAX, FifoElement};
 use trunkline_types::{DataType, Fifo, Properties};
@@ -94,7 +94,7 @@ impl FifoForm {
         };
         let mut properties = properties.clone();
         let data_type = properties.data_type.to_string();
-        // The length is irrelevant to whether the type can have a FIFO.
+        // Whether the type can have a FIFO does not depend on the length.
         properties.fifo = of_length(self.length.unwrap_or(1));
         if let Err(error) = FifoElement::of(&properties) {
             let reason = error.to_string();

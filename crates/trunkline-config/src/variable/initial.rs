@@ -88,7 +88,8 @@ fn array(node: &Node, ty: &ArrayType, values: &mut Values<'_, '_>) -> Option<Val
         elements: Vec::new(),
     };
     flat.add(node, 0, values)?;
-    // No list was met below an empty dimension: use the fixed length of the type, or 0.
+    // A dimension has no known length if there was no list at its depth: use the fixed length of
+    // the type, or 0.
     let shape: Vec<u32> = flat
         .shape
         .iter()
@@ -104,7 +105,7 @@ fn array(node: &Node, ty: &ArrayType, values: &mut Values<'_, '_>) -> Option<Val
 /// The elements of nested lists, row by row.
 struct Flat<'t> {
     ty: &'t ArrayType,
-    /// The length of each dimension, known from the first list met there.
+    /// The length of each dimension, taken from the first list at its depth.
     shape: Vec<Option<u32>>,
     elements: Vec<Value>,
 }

@@ -57,7 +57,7 @@ pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mu
 }
 
 impl Resolver<'_, '_> {
-    /// Returns the properties, unless one of them was reported.
+    /// Returns the properties, or `None` if an error was reported.
     pub fn properties(mut self, origin: &str) -> Option<Properties> {
         if self.draft.is_broken {
             return None;
@@ -223,7 +223,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Returns the range if it is valid and the type can represent both ends.
+    /// Returns the range if it is valid and the type can represent both limits.
     fn check_range<T>(
         &mut self,
         at: &At<T>,
@@ -308,7 +308,7 @@ impl Resolver<'_, '_> {
                 "fifo",
             ),
         ];
-        // Defaults apply only to variables they fit, so they are no conflict.
+        // Defaults apply only to variables that they fit, so they are not a conflict.
         let mut own = own
             .into_iter()
             .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));

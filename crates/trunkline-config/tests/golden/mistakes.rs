@@ -1,4 +1,4 @@
-//! Files with mistakes in them: those in `tests/errors`, and those that take several files.
+//! Files with mistakes: those in `tests/errors`, and those that need several files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub fn errors_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors")
 }
 
-/// The files with mistakes in them: name and text.
+/// Returns the files with mistakes: name and text.
 pub fn mistakes() -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = fs::read_dir(errors_dir())
         .unwrap()
@@ -27,7 +27,7 @@ pub fn mistakes() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Mistakes that take two files.
+/// Returns the errors of mistakes that involve two files.
 pub fn between_files() -> ConfigErrors {
     let first = "[engine]\nname = \"a\"\n[library]\nname = \"plant\"\ndescription = \"One\"\n\
                  [[variable]]\nname = \"level\"\ntype = \"f64\"\n[[io]]\nname = \"plc1\"\n\
@@ -40,7 +40,7 @@ pub fn between_files() -> ConfigErrors {
     .unwrap_err()
 }
 
-/// Mistakes with files and directories themselves.
+/// Returns the errors of files and directories that cannot be used.
 pub fn on_disk() -> ConfigErrors {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -75,7 +75,7 @@ pub fn on_disk() -> ConfigErrors {
     errors
 }
 
-/// Everything that is wrong in all of them.
+/// Returns the errors of all of these.
 pub fn all_errors() -> Vec<ConfigErrors> {
     let of_files = mistakes()
         .into_iter()

@@ -1,4 +1,4 @@
-//! The reference page has every key and every error, and none that does not exist.
+//! The reference page lists every key and every error, and none that does not exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +64,7 @@ fn planned_table() -> String {
     table
 }
 
-/// Every code with the first message that the tests get for it.
+/// Returns a table of every code with the first message that the tests produce for it.
 fn errors_table() -> String {
     let mut examples = BTreeMap::new();
     for error in all_errors().into_iter().flat_map(|errors| errors.errors) {
@@ -81,7 +81,7 @@ fn errors_table() -> String {
         let known = examples
             .entry(error.kind.code())
             .or_insert_with(|| message.clone());
-        // A message with a suggestion shows more.
+        // A message with a suggestion is more informative.
         if error.suggestion.is_some() && !known.contains("did you mean") {
             *known = message;
         }

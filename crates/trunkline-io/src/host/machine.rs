@@ -1,6 +1,6 @@
 //! The probe of this machine, built on the crate `sysinfo`.
 //!
-//! `sysinfo` returns 0 for many values that it cannot read; this module replaces each such 0 by a
+//! `sysinfo` returns 0 for many values that it cannot read; this module replaces each such 0 with a
 //! reason.
 
 use std::collections::BTreeMap;
@@ -44,8 +44,8 @@ impl SysinfoProbe {
         Ok(probe)
     }
 
-    /// Samples the processor usage, which is the difference of two samples at least `sysinfo`'s
-    /// minimum interval apart.
+    /// Samples the processor usage. `sysinfo` computes it from two samples, which must be at least
+    /// its minimum interval apart.
     fn refresh_usage(&mut self, now: Tick) {
         let due = match self.usage_since {
             None => true,
@@ -67,8 +67,8 @@ impl SysinfoProbe {
         }
     }
 
-    /// Lists the disks anew each time: refreshing a list keeps the old figures of a disk that
-    /// fails.
+    /// Lists the disks anew each time, because refreshing a list keeps the old figures of a disk
+    /// that can no longer be read.
     fn disks(&self) -> Vec<(String, Disk)> {
         let what = DiskRefreshKind::nothing().with_storage().with_io_usage();
         let listed = Disks::new_with_refreshed_list_specifics(what).ok();
@@ -224,7 +224,7 @@ fn mount(disk: &sysinfo::Disk) -> String {
 
 fn read_disk(disk: &sysinfo::Disk) -> Disk {
     let usage = disk.usage();
-    // A mounted device has been read, so zero bytes mean that there are no counters.
+    // A mounted device has been read from, so zero bytes read mean that there are no counters.
     let counted = usage.total_read_bytes > 0;
     let counter = |bytes| {
         if counted {

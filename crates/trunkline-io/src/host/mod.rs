@@ -1,10 +1,10 @@
 //! This machine: CPU, load, memory, disks, network, temperatures, identity.
 //!
 //! A value that cannot be read is bad with a reason, never 0. On a virtual machine
-//! `temperature/cpu` is `bad: not-supported`, a processor's usage is `bad: no-value` until there
-//! are two samples, and a disk or interface that vanishes turns `bad: variable-missing`. The parts
-//! (processors, disks, interfaces, sensors) are found when the server is created; later ones need a
-//! restart.
+//! `temperature/cpu` is `bad: not-supported`. The usage of a processor is `bad: no-value` until
+//! there are two samples, and a disk or interface that vanishes turns `bad: variable-missing`. The
+//! parts (processors, disks, interfaces, sensors) are listed when the server is created; parts
+//! added later need a restart.
 //!
 //! Cheap values are read in every scan, the others every [`SURVEY_PERIOD`].
 
@@ -281,8 +281,8 @@ fn read(reading: &Reading, state: &mut State, now: Tick, seen: &Seen) -> Option<
     }
 }
 
-/// Returns the growth per second since the last reading, `no-value` until there are two. A counter
-/// that decreased belongs to a replaced device, and the rate starts again.
+/// Returns the growth per second since the last reading; `no-value` until there are two readings.
+/// If a counter decreased, the device was replaced, and the rate starts again.
 fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
     let total = match counter {
         Ok(total) => total,
@@ -306,7 +306,7 @@ fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
     }
 }
 
-/// Two readings closer together give no rate; the last rate is kept.
+/// Shortest time between two readings that gives a rate; below it, the last rate is kept.
 const RATE_SECONDS_MIN: f64 = 0.1;
 
 #[cfg(test)]

@@ -336,7 +336,7 @@ fn string(text: &Found<String>) -> Found<Value> {
         .map_err(|reason| *reason)
 }
 
-/// Limits a percentage: rounding can move the ratio of counters slightly past its ends.
+/// Limits a percentage to 0..=100: rounding can move the ratio of counters slightly outside.
 fn percent(share: f64) -> Value {
     Value::F64(share.clamp(0.0, 100.0))
 }

@@ -1,4 +1,4 @@
-//! Compares a file with its checksums, byte by byte and whatever its content.
+//! Compares a file with its checksums, byte by byte, regardless of its content.
 
 use std::io;
 
@@ -17,7 +17,7 @@ const FINDINGS_MAX: usize = 1_000;
 pub enum SumsState {
     /// They belong to this file.
     OfThisFile,
-    /// They belong to another file: no segment matches them, and the file does not name them.
+    /// They belong to another file: no segment matches them, and the file does not refer to them.
     OfAnother,
     /// They cannot be read, or there are none.
     Unusable,
@@ -197,8 +197,8 @@ struct Comparing<'a, R: ?Sized> {
 
 impl<R: ReadAt + ?Sized> Comparing<'_, R> {
     /// Returns true if the checksums belong to this file although its first segment does not match:
-    /// the file names them in the property `sums_id`, or that property is damaged and `good` other
-    /// segments match.
+    /// the property `sums_id` of the file refers to them, or that property is damaged or missing
+    /// and `good` other segments match.
     fn are_of_this_file(&mut self, id: SumsId, good: u64) -> io::Result<bool> {
         let mut name = b"sums_id".to_vec();
         name.extend(TdmsType::U64.code().to_le_bytes());
@@ -210,8 +210,8 @@ impl<R: ReadAt + ?Sized> Comparing<'_, R> {
             let number = bytes.strip_prefix(name.as_slice())?.first_chunk()?;
             Some(u64::from_le_bytes(*number))
         });
-        // The numbers of files are random, so two that differ in one or two bits are the same,
-        // damaged number.
+        // Ids are random, so if two of them differ in only one or two bits, one is a damaged copy
+        // of the other.
         Ok(
             match named.map(|named| (named ^ id.number()).count_ones()) {
                 Some(0) => true,

@@ -33,7 +33,7 @@ impl<R: ReadAt> TdmsFile<R> {
     /// Opens a data file up to its first segment that is incomplete, invalid, or does not match its
     /// checksum. Reads the whole file.
     ///
-    /// Checksums that belong to another file or cannot be read leave nothing out;
+    /// Checksums that belong to another file or cannot be read are ignored: nothing is left out.
     /// [`SumsCheck::state`] reports this.
     pub fn open_summed<S: ReadAt + ?Sized>(
         source: R,
@@ -64,7 +64,7 @@ impl<R: ReadAt> TdmsFile<R> {
             let position = end;
             map.incomplete.get_or_insert(Finding { position, fault });
             map.bytes_lost += len - end;
-            // Everything that can be read at all.
+            // Reads as far as possible, to count the values that are left out.
             let is_salvaging = true;
             let salvaging = Limits {
                 is_salvaging,
@@ -84,7 +84,7 @@ impl<R: ReadAt> TdmsFile<R> {
     /// Opens a data file, and continues after damaged segments with the help of the checksums,
     /// which contain the position of each segment. Does not compare the data with them.
     ///
-    /// Checksums of another file do not help.
+    /// Checksums of another file have no effect.
     pub fn open_guided<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,

@@ -10,9 +10,9 @@ use crate::map::{Extent, LastSegment, Run};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Number of layout columns that any file may have, and bytes of the file for each further column.
-/// Files have at least a byte of data for each column; only a file made to exhaust memory has more
-/// columns.
+/// Number of layout columns that any file may have, and number of bytes that a file needs for each
+/// further column. A normal file has at least one byte of data per column; only a file made to
+/// exhaust memory has more columns than this bound.
 const COLUMNS_FREE: u64 = 1 << 14;
 const BYTES_PER_COLUMN: u64 = 4;
 
@@ -127,7 +127,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             return Ok(layout.clone());
         }
         let objects = &mut self.map.objects;
-        // Objects that this segment lists are paid for by its bytes.
+        // Objects that this segment lists do not count: their entries take up space in the file.
         let listed = objects.take_listed();
         self.columns += objects.active_len().saturating_sub(listed);
         if self.columns > self.columns_max {

@@ -28,8 +28,8 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(Some(DATA_TAG.starts_with(tag)))
     }
 
-    /// Returns true if these bytes are a lead-in, whatever their tag: they agree with what follows
-    /// the segment.
+    /// Returns true if these bytes are a lead-in that agrees with what follows the segment. Ignores
+    /// the tag.
     fn is_lead_in(&self, at: u64, bytes: &[u8; LEAD_IN_BYTES as usize]) -> Result<bool, OpenError> {
         let lead_in = LeadIn::decode(bytes);
         let is_known = matches!(lead_in.version, 4712 | 4713) && lead_in.unknown_flags() == 0;
@@ -132,7 +132,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         self.index = None;
         (self.at, self.position) = (next, next);
         let number = self.map.segments;
-        // The segment found before may not have been one.
+        // The segment found previously may have been a false match.
         self.map.resumed.pop_if(|(last, _)| *last == number);
         self.map.resumed.push((number, next));
         Ok(true)

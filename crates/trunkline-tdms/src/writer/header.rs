@@ -131,10 +131,11 @@ impl Writer {
     }
 
     /// Extends the segment last described by [`header`](Self::header) by another chunk with these
-    /// values, after its raw data. Returns the bytes of the chunk, which must be added to the
-    /// length in the header with [`lengthen_segment`](crate::lengthen_segment). Returns `None` if a new segment is needed:
-    /// for other channels, counts or another order, if properties are waiting to be written, or if
-    /// the segment has no raw data.
+    /// values, after its raw data. Returns the size of the chunk in bytes. The caller must add it
+    /// to the length in the header with [`lengthen_segment`](crate::lengthen_segment).
+    ///
+    /// Returns `None` if a new segment is needed: if the channels, counts or order differ, if
+    /// properties are waiting to be written, or if the segment has no raw data.
     ///
     /// All chunks of a segment have the same channels with the same counts; their number follows
     /// from the length of the segment.
@@ -153,9 +154,10 @@ impl Writer {
         Some(bytes)
     }
 
-    /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary:
-    /// for raw data that has ended within a block. Appends nothing if the next segment is already
-    /// aligned, or if there are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
+    /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary.
+    /// Use it after raw data that ends within a block. Appends nothing if the next segment is
+    /// already aligned, or if there are no blocks
+    /// ([`block_bytes`](super::WriterOptions::block_bytes)).
     ///
     /// # Errors
     /// [`WriteError::FileTooLong`]; nothing was appended.
@@ -188,7 +190,7 @@ impl Writer {
         })
     }
 
-    /// Checks the shares, and completes them with the bytes that follow from their counts.
+    /// Checks the shares, and fills in the sizes that follow from their counts.
     pub(super) fn check(
         &self,
         shares: &[Share],
@@ -297,8 +299,8 @@ impl Writer {
         }
     }
 
-    /// Returns the plan that continues the list; `None` if another order is needed or a channel
-    /// leaves it.
+    /// Returns a plan that continues the list; `None` if another order is needed or a channel
+    /// leaves the list.
     fn plan_of_changes(
         &self,
         shares: &[Share],

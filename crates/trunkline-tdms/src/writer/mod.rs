@@ -2,9 +2,9 @@
 //! returned.
 //!
 //! The length of a segment is known before its first byte is written, and written bytes are never
-//! changed. A file that ends anywhere therefore consists of complete segments and at most one that
-//! is cut off. A caller that writes the values before their header can still extend the segment
-//! until then ([`Writer::add_chunk`]).
+//! changed. A file truncated at any point therefore consists of complete segments and at most one
+//! truncated segment. A caller that writes the values before their header can extend the segment
+//! until it writes the header ([`Writer::add_chunk`]).
 
 mod data;
 mod error;

@@ -1,4 +1,4 @@
-//! The content of a file as text, in the form that the judge in Python writes.
+//! The content of a file as text, in the format that the Python script for npTDMS writes.
 //!
 //! ```text
 //! o PATH               an object, then what belongs to it; sorted

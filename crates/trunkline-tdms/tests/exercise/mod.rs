@@ -5,7 +5,7 @@ use trunkline_tdms::{
     Unsummed, Version,
 };
 
-/// Opens a file and reads every channel once, if there is one: what costs least, for many files.
+/// Opens a file and reads every channel once, if there is one: the cheapest check, for many files.
 #[allow(dead_code, reason = "each test program uses its part")]
 pub fn read(bytes: &[u8]) {
     let Ok(file) = TdmsFile::open(bytes) else {
@@ -21,7 +21,7 @@ pub fn read(bytes: &[u8]) {
     }
 }
 
-/// Does everything with a file that a reader can.
+/// Runs every operation that a reader has on a file.
 pub fn exercise(bytes: &[u8]) {
     for is_salvaging in [false, true] {
         let limits = Limits {
@@ -33,7 +33,7 @@ pub fn exercise(bytes: &[u8]) {
         };
         for channel in file.channels() {
             let _ = channel.chunks().take(1_000).count();
-            // In pieces that do not end where chunks do, and become longer.
+            // In pieces that do not end at chunk boundaries, and grow.
             let (mut at, mut piece) = (0, 7);
             while at < channel.len() {
                 let read = channel.read(at, piece);
@@ -109,7 +109,7 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     let mut sums = id.begin().to_vec();
     let segments = segments(bytes);
     if segments.is_empty() {
-        // There is nothing that checksums could be of.
+        // There is nothing to compute checksums of.
         return;
     }
     for (from, to) in &segments {
@@ -123,8 +123,8 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     let (summed, check) = open(bytes, &sums, Unsummed::Keep).expect("as without them");
     assert_eq!(check.state, SumsState::OfThisFile);
     assert!(check.first_wrong.is_none());
-    // In a damaged file the walk that made these checksums and the search for sound segments may
-    // find others.
+    // In a damaged file, the walk that made these checksums and the search for sound segments may
+    // find different segments.
     if file.report().is_sound() {
         assert_eq!(lengths(&file), summed);
     }
@@ -132,7 +132,7 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     for unsummed in [Unsummed::Cut, Unsummed::Keep] {
         let _ = open(bytes, &other, unsummed);
     }
-    // A byte that is another is found, in its segment.
+    // A changed byte is detected, in its segment.
     let mut damaged = bytes.to_vec();
     let at = at % bytes.len();
     damaged[at] ^= flip;
@@ -140,7 +140,7 @@ pub fn exercise_with_companions(bytes: &[u8]) {
     let check = check.expect("memory is read");
     match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
         Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OfAnother),
-        // Its bytes may name other checksums as its own.
+        // Its bytes may refer to other checksums.
         Some((0, _)) if check.state == SumsState::OfAnother => {
             assert!(damaged.windows(7).any(|name| name == b"sums_id"));
         }
@@ -172,7 +172,7 @@ fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
     segments
 }
 
-/// A file that is rewritten holds the same values.
+/// Checks that a rewritten file holds the same values.
 fn check_rewritten(file: &TdmsFile<&[u8]>) {
     let mut anew = Vec::new();
     let Ok(done) = file.rewrite(Version::V2, &mut anew) else {

@@ -81,14 +81,14 @@ pub fn random_file(seed: u64) -> RandomFile {
     random_file_of(seed, |_| true)
 }
 
-/// The same within what npTDMS reads: no properties that are complex numbers, and no complex
-/// numbers row by row.
+/// Returns the same within the limits of npTDMS: no properties that are complex numbers, and no
+/// complex numbers in interleaved data.
 pub fn random_file_for_nptdms(seed: u64) -> RandomFile {
     let is_complex = |t| matches!(t, TdmsType::ComplexF32 | TdmsType::ComplexF64);
     random_file_of(seed, move |data_type| !is_complex(data_type))
 }
 
-/// `reads` says which types may stand in properties, and row by row.
+/// `reads` returns true for the types that may occur in properties and in interleaved data.
 fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
     let mut rng = Rng::with_seed(seed);
     // A separate generator, so that the rest of a file is the same with and without it.
@@ -137,7 +137,7 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
         let is_interleaved = version == Version::V2 && rng.u8(..3) == 0;
         let rows = rng.usize(..6);
         let mut written: Vec<Written> = Vec::new();
-        // Mostly all of them and in order, so that segments without metadata come up.
+        // Mostly all of them and in order, so that segments without metadata occur.
         let mut order: Vec<usize> = (0..channels.len()).collect();
         if rng.u8(..4) == 0 {
             rng.shuffle(&mut order);

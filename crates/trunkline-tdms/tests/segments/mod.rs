@@ -1,4 +1,4 @@
-//! Segments put together by hand, field by field, for what no writer should write.
+//! Segments built by hand, field by field, for files that no writer should write.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -15,7 +15,7 @@ pub const I32: u32 = 3;
 pub const F64: u32 = 10;
 pub const STRING: u32 = 0x20;
 
-/// A segment in the making.
+/// A segment under construction.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub toc: u32,
@@ -23,7 +23,7 @@ pub struct Segment {
     pub metadata: Vec<u8>,
     pub objects: u32,
     pub raw: Vec<u8>,
-    /// Said instead of the true lengths.
+    /// Written instead of the true lengths.
     pub segment_bytes: Option<u64>,
     pub metadata_bytes: Option<u64>,
 }
