@@ -1,6 +1,6 @@
 //! Joins small files of one date into larger ones, and leaves out rows that are no longer kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,54 @@ const SMALL_BYTES: u64 = 16 << 20;
 const JOINED_BYTES: u64 = 64 << 20;
 /// Small files of a date that the engine joins at once, at least.
 pub(crate) const FILES_MIN: usize = 8;
+
+/// Delays, in nanoseconds, before files are joined again whose disk had no room or failed.
+const RETRY_MIN: i64 = 60_000_000_000;
+const RETRY_MAX: i64 = 3_600_000_000_000;
+
+/// Files that could not be joined.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped(BTreeMap<String, Retry>);
+
+#[derive(Clone, Copy, Debug)]
+enum Retry {
+    /// The file is damaged.
+    Never,
+    After {
+        failed: i64,
+        delay: i64,
+    },
+}
+
+impl Skipped {
+    /// Returns the files that must not be joined now.
+    pub(crate) fn now(&self, now: i64) -> BTreeSet<String> {
+        let is_skipped = |retry: &Retry| match retry {
+            Retry::Never => true,
+            // The clock may have been set back.
+            Retry::After { failed, delay } => (0..*delay).contains(&now.saturating_sub(*failed)),
+        };
+        let skipped = self.0.iter().filter(|(_, retry)| is_skipped(retry));
+        skipped.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Notes files that could not be joined, and forgets those that are not there any more.
+    pub(crate) fn add(&mut self, files: &[Arc<Part>], is_damage: bool, all: &[Arc<Part>], now: i64) {
+        self.0.retain(|path, _| all.iter().any(|part| part.row.path == *path));
+        for part in files {
+            let path = part.row.path.clone();
+            let delay = match self.0.get(&path) {
+                Some(Retry::After { delay, .. }) => delay.saturating_mul(2).min(RETRY_MAX),
+                _ => RETRY_MIN,
+            };
+            let retry = match is_damage {
+                true => Retry::Never,
+                false => Retry::After { failed: now, delay },
+            };
+            self.0.insert(path, retry);
+        }
+    }
+}
 
 /// Returns at least `least` files that should be joined; empty if there are none. They are of one
 /// date and in the order of their segments. `skipped` are the paths of files that could not be read.
@@ -94,13 +142,24 @@ pub(crate) fn expiry(
         return i64::MAX;
     };
     let of_engine = Series::of_engine();
-    let of_span = |(id, span): (u32, crate::part::Span)| {
-        let known = series.iter().find(|one| one.id == id);
-        let keep = keep_of(known.unwrap_or(&of_engine));
+    let times = spans.iter().map(|(id, span)| {
+        let known = series.iter().find(|one| one.id == *id);
+        (known.unwrap_or(&of_engine), span.last_time)
+    });
+    expiry_of(times, keep_of)
+}
+
+/// Returns the time after which none of the rows of these series, each with its last time, is kept.
+pub(crate) fn expiry_of<'s>(
+    times: impl Iterator<Item = (&'s Series, i64)>,
+    keep_of: &dyn Fn(&Series) -> Option<Duration>,
+) -> i64 {
+    let expiries = times.map(|(series, last_time)| {
+        let keep = keep_of(series);
         let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
-        keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep))
-    };
-    spans.into_iter().map(of_span).max().unwrap_or(i64::MIN)
+        keep.map_or(i64::MAX, |keep| last_time.saturating_add(keep))
+    });
+    expiries.max().unwrap_or(i64::MIN)
 }
 
 /// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows

@@ -3,18 +3,23 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::PartRow;
+use crate::catalogue::{PartRow, Series};
 use crate::compact::date_of;
 use crate::error::Error;
 use crate::folder::SET_APART;
-use crate::footer;
-use crate::part::{self, Part};
+use crate::footer::{self, Content};
+use crate::part::{self, Part, Span};
 use crate::{files_below, files_in, remove_if_there, summary};
 
-/// Removes unfinished files, and files whose rows are still in the log or in the files of the
-/// catalogue. Other files that the catalogue does not have are set apart: nothing that may be the
+/// Removes unfinished files, files whose rows are still in the log or in the files of the catalogue,
+/// and files whose rows are not kept any longer, by the time after which none of them is. Other files that the catalogue does not have are set apart: nothing that may be the
 /// only copy is removed. Returns the number of files that were set apart.
-pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<usize, Error> {
+pub(crate) fn remove(
+    folder: &Path,
+    known: &[PartRow],
+    logs: &[u64],
+    is_expired: &dyn Fn(&[(Series, Span)]) -> bool,
+) -> Result<usize, Error> {
     let mut count = 0;
     let unfinished = folder.join(part::UNFINISHED);
     if unfinished.exists() {
@@ -24,10 +29,13 @@ pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<u
         if known.iter().any(|part| part.path == path) {
             continue;
         }
-        let own = segments(folder, &path);
+        let content = content(folder, &path);
+        let has_expired = |content: &Content| is_expired(&content.series);
+        let is_removed = content.as_ref().is_some_and(has_expired);
+        let own = segments_of(content.as_ref(), &path);
         let in_logs = matches!(own.as_slice(), [(one, last)] if one == last && logs.contains(one));
         let from = folder.join(&path);
-        if in_logs || is_in_others(folder, &path, &own, known) {
+        if is_removed || in_logs || is_in_others(folder, &path, &own, known) {
             remove_if_there(&from)?;
         } else {
             let apart = folder.join(SET_APART).join(&path);
@@ -81,10 +89,15 @@ fn is_in_others(folder: &Path, path: &str, own: &[(u64, u64)], known: &[PartRow]
 
 /// The segments of the log whose rows a file has: by its footer, or by its name if that cannot be
 /// read.
-pub(crate) fn segments(folder: &Path, path: &str) -> Vec<(u64, u64)> {
-    let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
-    match footer.and_then(|footer| footer.content()) {
-        Ok(content) => content.note.segments,
-        Err(_) => part::segments_of(path).into_iter().collect(),
+fn segments_of(content: Option<&Content>, path: &str) -> Vec<(u64, u64)> {
+    match content {
+        Some(content) => content.note.segments.clone(),
+        None => part::segments_of(path).into_iter().collect(),
     }
+}
+
+/// The content of a file's footer; `None` if it cannot be read.
+fn content(folder: &Path, path: &str) -> Option<Content> {
+    let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
+    footer.and_then(|footer| footer.content()).ok()
 }

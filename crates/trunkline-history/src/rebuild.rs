@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::folder::{FolderError, SET_APART};
 use crate::footer::{self, FileNote};
 use crate::part::{Span, UNFINISHED};
-use crate::snapshot::{CATALOGUE, CATALOGUE_LOG};
+use crate::snapshot::{CATALOGUE, CATALOGUE_LOG, Snapshot};
 use crate::unsealed::Unsealed;
 use crate::verify::Finding;
 use crate::{files_in, held, log};
@@ -79,7 +79,8 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let new = unfinished.join(CATALOGUE);
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
-    catalogue.replace_parts(&[], &scanned.parts)?;
+    catalogue.replace_parts(&[], &scanned.parts, None)?;
+    copy_spool_logs(folder, &mut catalogue)?;
     // Moves everything to the one file.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -93,6 +94,17 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
         former,
         left_out: scanned.left_out,
     })
+}
+
+/// Takes over which logs of spools are in files. Only the former catalogue has this.
+fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
+    let Ok(former) = Snapshot::read(folder) else {
+        return Ok(());
+    };
+    for one in &former.spool_logs {
+        catalogue.replace_parts(&[], &[], Some(one))?;
+    }
+    Ok(())
 }
 
 /// Moves the catalogue to a folder of its own, and returns its path.

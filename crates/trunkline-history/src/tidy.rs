@@ -11,7 +11,7 @@ use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::compact::{self, keep_of};
 use crate::error::Error;
 use crate::folder::{FolderError, absence};
-use crate::part::Part;
+use crate::part::{Part, Span};
 use crate::snapshot::CATALOGUE;
 use crate::unsealed::{self, DamagedLog, Unsealed};
 use crate::{held, leftovers, log, remove_if_there, seal};
@@ -79,7 +79,12 @@ impl<'a> Tidy<'a> {
         let mut catalogue = Catalogue::open(&folder.join(CATALOGUE), false)?;
         let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
-        let apart = leftovers::remove(folder, &rows, &log::segments(folder)?)?;
+        let keep_of = |series: &Series| keep_of(rules, series);
+        let is_expired = |spans: &[(Series, Span)]| {
+            let times = spans.iter().map(|(series, span)| (series, span.last_time));
+            !rules.is_empty() && compact::expiry_of(times, &keep_of) < wall.as_nanos()
+        };
+        let apart = leftovers::remove(folder, &rows, &log::segments(folder)?, &is_expired)?;
         let mut done = Compacted::default();
         if apart > 0 {
             done.damage.push(leftovers::sentence(apart));
@@ -208,7 +213,7 @@ impl<'a> Tidy<'a> {
 
     fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        self.catalogue.replace_parts(&paths, &added)?;
+        self.catalogue.replace_parts(&paths, &added, None)?;
         // A file with the name of one that it replaces is not removed.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         self.parts.retain(|part| !paths.contains(&part.row.path));

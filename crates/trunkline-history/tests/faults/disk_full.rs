@@ -18,11 +18,15 @@ use crate::rig::{LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, fol
 
 /// Names the test to its own process.
 const CHILD: &str = "HISTORY_DISK_FULL";
-const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
+pub(crate) const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
 
-/// Runs `work` in a process of its own, in which writing beyond the limit is an error.
 fn in_own_process(test: &str, work: impl FnOnce()) {
-    let name = format!("disk_full::{test}");
+    in_process_of(&format!("disk_full::{test}"), work);
+}
+
+/// Runs `work`, the test of this name, in a process of its own, in which writing beyond the limit is
+/// an error.
+pub(crate) fn in_process_of(name: &str, work: impl FnOnce()) {
     if env::var(CHILD).is_ok_and(|child| child == name) {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGXFSZ);
@@ -31,8 +35,8 @@ fn in_own_process(test: &str, work: impl FnOnce()) {
     }
     let program = env::current_exe().unwrap();
     let output = Command::new(program)
-        .args(["--exact", &name, "--nocapture", "--include-ignored"])
-        .env(CHILD, &name)
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .env(CHILD, name)
         .output()
         .unwrap();
     let (out, err) = (
@@ -54,20 +58,20 @@ fn limit(bytes: Option<u64>) {
 }
 
 /// Calls `work` with the limit, which ends with it.
-fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+pub(crate) fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     limit(Some(bytes));
     let done = work();
     limit(None);
     done
 }
 
-fn length_of_log(folder: &Path) -> u64 {
+pub(crate) fn length_of_log(folder: &Path) -> u64 {
     let logs = files_of(folder, "tlh");
     let newest: PathBuf = folder.join(logs.last().unwrap());
     fs::metadata(newest).unwrap().len()
 }
 
-fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
+pub(crate) fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for n in 0..count {
         lines.push(plant.write("x", &Value::F64(n as f64)));

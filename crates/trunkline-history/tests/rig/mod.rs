@@ -129,9 +129,22 @@ impl Plant {
         time: i64,
         variables: &[(&str, DataType)],
     ) -> Result<Self, HistoryError> {
+        Self::open_with_spool(folder, None, epoch, time, variables)
+    }
+
+    /// The same with a second folder for rows that find no room in the first.
+    pub fn open_with_spool(
+        folder: &Path,
+        spool: Option<&Path>,
+        epoch: u64,
+        time: i64,
+        variables: &[(&str, DataType)],
+    ) -> Result<Self, HistoryError> {
         let engine = Engine::new(EngineOptions::new("test", epoch));
         let wall = Timestamp::from_nanos(time);
-        let history = FileHistory::open(folder, rules(), &engine, Box::new(Unheard), wall)?;
+        let wake = Box::new(Unheard);
+        let history =
+            FileHistory::open_with_spool(folder, spool, rules(), &engine, wake, wall)?;
         let plant = Self {
             engine,
             history: Arc::new(history),
@@ -162,8 +175,9 @@ impl Plant {
             .unwrap();
     }
 
+    /// Each moment is later than any delay before the next attempt to write.
     pub fn moment(&self) -> Moment {
-        self.ticks.set(self.ticks.get() + 1);
+        self.ticks.set(self.ticks.get() + 10 * SECOND as u64);
         Moment {
             now: Tick::from_nanos(self.ticks.get()),
             wall: Timestamp::from_nanos(self.time),
