@@ -94,7 +94,7 @@ use crate::recorder::Recorder;
 use crate::snapshot::Snapshot;
 use crate::spooling::Spooling;
 use crate::sync::lock;
-use crate::tail::{FROZEN_MAX, Segment, Tail};
+use crate::tail::{Segment, Tail};
 pub use crate::tidy::{Compacted, compact};
 use crate::unsealed::{DamagedLog, Unsealed};
 pub use crate::verify::{Finding, Verified, verify};
@@ -676,10 +676,19 @@ fn remove_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Creates the folder, for its user alone.
+/// Creates the folder, for its user alone. It survives a loss of power.
 fn create(folder: &Path) -> Result<(), Error> {
+    let missing = folder.ancestors().take_while(|above| !above.exists());
+    let missing: Vec<&Path> = missing.filter(|above| *above != Path::new("")).collect();
     let mut builder = DirBuilder::new();
-    Ok(builder.recursive(true).mode(0o700).create(folder)?)
+    builder.recursive(true).mode(0o700).create(folder)?;
+    missing.into_iter().try_for_each(sync_name)
+}
+
+/// Returns when the name of a new folder is durable.
+fn sync_name(folder: &Path) -> Result<(), Error> {
+    let above = folder.parent().filter(|above| *above != Path::new(""));
+    Ok(File::open(above.unwrap_or(Path::new(".")))?.sync_all()?)
 }
 
 /// Returns the paths of all files of rows within the folder.

@@ -23,7 +23,7 @@ use trunkline_types::Timestamp;
 use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::{held, remove_if_there};
+use crate::{held, remove_if_there, sync_name};
 
 /// Name of the file with the identity, in the folder of a history and in that of a spool.
 const IDENTITY: &str = "identity";
@@ -60,7 +60,10 @@ impl Spool {
         let history = history_id(history)?;
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            created => created?,
+            created => {
+                created?;
+                sync_name(folder)?;
+            }
         }
         let held = held::hold(folder)?;
         let logs = log::segments(folder)?;

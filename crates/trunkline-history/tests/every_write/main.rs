@@ -34,24 +34,60 @@ use crate::steps::{NEXT, STEPS};
 
 /// Names the folder of the history to the child.
 const FOLDER: &str = "EVERY_WRITE_FOLDER";
+/// Names the steps of the child.
+const SCENARIO: &str = "EVERY_WRITE_SCENARIO";
 /// Random losses of power for each point, in addition to the kill and the extreme one.
 const DRAWS: usize = 2;
 /// Copies that are checked unless all are.
 const CHECKED: usize = 350;
 
+/// What the child does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scenario {
+    /// It has one folder.
+    Folder,
+    /// It has a spool, too.
+    Spool,
+}
+
+impl Scenario {
+    const ALL: [Self; 2] = [Self::Folder, Self::Spool];
+
+    /// The name of the test.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Folder => "history_cut_off_at_any_write_has_each_acknowledged_row_once",
+            Self::Spool => "spool_cut_off_at_any_write_has_each_acknowledged_row_once",
+        }
+    }
+
+    /// Does the steps, calls `done` after each, and returns the rows of each.
+    fn work(self, folder: &Path, done: impl FnMut()) -> Vec<Vec<Line>> {
+        match self {
+            Self::Folder => steps::work(folder, done),
+            Self::Spool => steps::work_with_spool(folder, done),
+        }
+    }
+}
+
 fn main() {
     if let Some(folder) = env::var_os(FOLDER) {
+        let is_it = |one: &Scenario| env::var(SCENARIO).is_ok_and(|name| name == one.name());
+        let scenario = Scenario::ALL.into_iter().find(is_it);
+        let scenario = scenario.expect("the parent names it");
         return trace::be_traced(|| {
-            steps::work(Path::new(&folder), steps::report);
+            scenario.work(Path::new(&folder), steps::report);
         });
     }
-    println!("\nrunning 1 test");
-    match every_point() {
-        Some((points, checked)) => println!("{points} points, {checked} openings"),
-        None => println!("this system does not permit tracing: not tested"),
+    println!("\nrunning 2 tests");
+    for scenario in Scenario::ALL {
+        match every_point(scenario) {
+            Some((points, checked)) => println!("{points} points, {checked} openings"),
+            None => println!("this system does not permit tracing: not tested"),
+        }
+        println!("test {} ... ok", scenario.name());
     }
-    let name = "history_cut_off_at_any_write_has_each_acknowledged_row_once";
-    println!("test {name} ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+    println!("\ntest result: ok. 2 passed; 0 failed; 0 ignored\n");
 }
 
 /// Whether all copies are checked.
@@ -66,12 +102,14 @@ fn kinds() -> usize {
 
 /// Returns how many points and checks there were; `None` where processes cannot be traced.
 ///
-/// Behaviour: SV-09, H-16.
-fn every_point() -> Option<(usize, usize)> {
+/// Behaviour: SV-09, H-14, H-16.
+fn every_point(scenario: Scenario) -> Option<(usize, usize)> {
     let folder = rig::folder();
-    let points = trace::points(folder.path())?;
+    let points = trace::points(folder.path(), scenario)?;
     assert!(points.len() > 5 * STEPS, "{} points", points.len());
-    let expected = steps::work(&folder.path().join("expected"), || {});
+    let expected = folder.path().join("expected");
+    std::fs::create_dir(&expected).expect("there is room");
+    let expected = scenario.work(&expected, || {});
     assert_eq!(expected.len(), STEPS);
     let last = points.last().expect("there are some");
     assert_eq!(last.done, STEPS, "every step was reported");
@@ -97,7 +135,13 @@ fn every_point() -> Option<(usize, usize)> {
             draw => point.disk.after_power_cut((at * 31 + draw) as u64),
         };
         checked += 1;
-        let work = AssertUnwindSafe(|| check(&image, &copy, &expected, point.done));
+        let work = AssertUnwindSafe(|| match scenario {
+            Scenario::Folder => check(&image, &copy, &expected, point.done),
+            Scenario::Spool => {
+                check_spool(&image, &copy, &expected, point.done);
+                check_late_spool(&image, &copy, &expected, point.done);
+            }
+        });
         if let Err(panic) = catch_unwind(work) {
             let panic = panic.downcast_ref::<String>().map_or("", String::as_str);
             let kind = ["killed", "without what was not synced", "with a part of it"]
@@ -175,4 +219,57 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     drop(plant);
     let plant = Plant::start(copy, NEXT + 1, time, &steps::variables());
     assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// The engine starts with both folders.
+fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = steps::start_with_spool(copy, NEXT, time);
+    let found = plant.everything().lines;
+    let mut rows = assert_done(&found, expected, done, "after the end of the process");
+    rows.push(plant.write("x", &Value::F64(-1.0)));
+    plant.record_everything();
+    assert_same(&plant.everything().lines, &rows, "after another commit");
+    plant.seal();
+    assert_same(&plant.everything().lines, &rows, "from files");
+    assert_no_log(copy);
+    let time = plant.time + SECOND;
+    drop(plant);
+    let plant = steps::start_with_spool(copy, NEXT + 1, time);
+    assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// The engine starts without the spool, whose disk comes back later.
+fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let (_, spool) = steps::places(copy);
+    let away = copy.join("away");
+    if !spool.exists() {
+        return;
+    }
+    std::fs::rename(&spool, &away).expect("it is there");
+    std::fs::write(&spool, "").expect("there is room");
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = steps::start_with_spool(copy, NEXT, time);
+    let mut rows = vec![plant.write("x", &Value::F64(-1.0))];
+    plant.seal();
+    std::fs::remove_file(&spool).expect("it is there");
+    std::fs::rename(&away, &spool).expect("it is there");
+    plant.maintain();
+    let own = rows.clone();
+    let mut found = plant.everything().lines;
+    found.retain(|line| !own.contains(line));
+    rows.extend(assert_done(&found, expected, done, "with the spool"));
+    assert_no_log(copy);
+    let time = plant.time + SECOND;
+    drop(plant);
+    let plant = steps::start_with_spool(copy, NEXT + 1, time);
+    assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// Expects that all rows of the spool are in files.
+fn assert_no_log(copy: &Path) {
+    let (_, spool) = steps::places(copy);
+    assert_eq!(rig::files_of(&spool, "tlh").len(), 0, "logs in the spool");
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::FOLDER;
+use crate::{FOLDER, SCENARIO, Scenario};
 use crate::disk::Disk;
 
 /// The folder before one system call, and the steps that were done by then.
@@ -38,13 +38,14 @@ pub fn be_traced(work: impl FnOnce()) {
 }
 
 /// Every point of the child's work; `None` where tracing is not permitted.
-pub fn points(folder: &Path) -> Option<Vec<Point>> {
+pub fn points(folder: &Path, scenario: Scenario) -> Option<Vec<Point>> {
     let history = folder.join("history");
     fs::create_dir(&history).expect("there is room");
     let program = env::current_exe().expect("it runs");
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     let child = Command::new(program)
         .env(FOLDER, &history)
+        .env(SCENARIO, scenario.name())
         .stdout(Stdio::piped())
         .spawn()
         .expect("it can be started again");

@@ -2,19 +2,18 @@
 //! works in a process of its own.
 
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 use rusqlite::Connection;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_engine::history::History;
 use trunkline_engine::{Wakes, Write};
 use trunkline_types::history::HistoryEvent::{Interrupted, Stopped};
 use trunkline_types::{DataType, Value};
 
-use crate::rig::{LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder};
+use crate::rig::{
+    LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder, length_of_log, limit, limited,
+};
 
 /// Names the test to its own process.
 const CHILD: &str = "HISTORY_DISK_FULL";
@@ -45,30 +44,6 @@ pub(crate) fn in_process_of(name: &str, work: impl FnOnce()) {
     );
     assert!(output.status.success(), "{out}\n{err}");
     assert!(out.contains("1 passed"), "{out}");
-}
-
-/// No file may be longer than this.
-fn limit(bytes: Option<u64>) {
-    let maximum = getrlimit(Resource::Fsize).maximum;
-    let limit = Rlimit {
-        current: bytes.or(maximum),
-        maximum,
-    };
-    setrlimit(Resource::Fsize, limit).unwrap();
-}
-
-/// Calls `work` with the limit, which ends with it.
-pub(crate) fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
-    limit(Some(bytes));
-    let done = work();
-    limit(None);
-    done
-}
-
-pub(crate) fn length_of_log(folder: &Path) -> u64 {
-    let logs = files_of(folder, "tlh");
-    let newest: PathBuf = folder.join(logs.last().unwrap());
-    fs::metadata(newest).unwrap().len()
 }
 
 pub(crate) fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {

@@ -9,8 +9,10 @@ use trunkline_engine::history::{History, HistoryError, SpoolState};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
-use crate::disk_full::{VARIABLES, in_process_of, length_of_log, limited, some_writes};
-use crate::rig::{Line, Plant, SECOND, START, assert_same, difference, files_of, folder};
+use crate::disk_full::{VARIABLES, in_process_of, some_writes};
+use crate::rig::{
+    Line, Plant, SECOND, START, assert_same, difference, files_of, folder, length_of_log, limited,
+};
 
 /// The folder of a history and its spool, and what was written to the history.
 struct Disks {
@@ -48,14 +50,17 @@ impl Disks {
         Plant::open_with_spool(&history, Some(&spool), self.epoch, self.time, &VARIABLES)
     }
 
-    /// Starts an engine, whose log in the folder is longer than other files, so that only this one
-    /// reaches a limit.
     fn start(&mut self) -> Plant {
         let mut plant = self.try_start().unwrap();
+        self.lengthen(&mut plant);
+        plant
+    }
+
+    /// Makes the log in the folder longer than other files, so that only this one reaches a limit.
+    fn lengthen(&mut self, plant: &mut Plant) {
         let long = Value::String("x".repeat(150_000).into());
         self.written.push(plant.write("text", &long));
-        record(&plant);
-        plant
+        record(plant);
     }
 
     /// Ends the engine without a notice.
@@ -359,6 +364,7 @@ fn spool_holds_more_segments_than_memory() {
         assert_eq!(plant.history.figures().spooled, 7 * 6);
         disks.assert_back(&plant, "with room");
 
+        disks.lengthen(&mut plant);
         disks.write(&mut plant);
         disks.record_with_room(&plant, 10);
         for _ in 0..6 {
@@ -424,6 +430,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         disks.write(&mut plant);
         disks.record_with_room(&plant, 10);
         let with_new = [&VARIABLES[..], &[("new", DataType::I64)]].concat();
+        plant.undeploy();
         limited(100, || plant.deploy(&with_new)).unwrap();
         disks.written.push(plant.write("new", &Value::I64(1)));
         plant.record();
@@ -433,6 +440,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         fs::write(disks.spool(), "").unwrap();
         let mut plant = disks.start();
         let with_other = [&VARIABLES[..], &[("other", DataType::I64)]].concat();
+        plant.undeploy();
         plant.deploy(&with_other).unwrap();
         disks.written.push(plant.write("other", &Value::I64(2)));
         plant.record();
@@ -471,7 +479,12 @@ fn random_run(seed: u64) -> Result<(), String> {
             4 | 5 => {
                 disks.write(&mut plant);
                 // Beyond this, nothing finds room: neither in the folder nor in the spool.
-                let bytes = random.u64(0..400) + random.u64(0..2) * length_of_log(&disks.history());
+                let has_log = !files_of(&disks.history(), "tlh").is_empty();
+                let bytes = match random.bool() && has_log {
+                    true => length_of_log(&disks.history()),
+                    false => 0,
+                };
+                let bytes = bytes + random.u64(0..400);
                 let _failed = limited(bytes, || plant.try_record());
                 record(&plant);
             }

@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError};
 use trunkline_engine::{
@@ -457,4 +458,29 @@ pub fn flip(path: &Path, bit: u64) {
 /// A quality that a source may give.
 pub fn bad() -> Quality {
     Quality::bad(trunkline_types::Reason::SensorFailure)
+}
+
+/// No file may be longer than this.
+pub fn limit(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let limit = Rlimit {
+        current: bytes.or(maximum),
+        maximum,
+    };
+    setrlimit(Resource::Fsize, limit).unwrap();
+}
+
+/// Calls `work` with the limit, which ends with it.
+pub fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    limit(Some(bytes));
+    let done = work();
+    limit(None);
+    done
+}
+
+/// Length of the newest log in a folder.
+pub fn length_of_log(folder: &Path) -> u64 {
+    let logs = files_of(folder, "tlh");
+    let newest: PathBuf = folder.join(logs.last().unwrap());
+    std::fs::metadata(newest).unwrap().len()
 }
