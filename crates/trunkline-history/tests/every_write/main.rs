@@ -226,8 +226,14 @@ fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) 
     image.write_to(copy);
     let time = START + 1000 * 3600 * SECOND;
     let mut plant = steps::start_with_spool(copy, NEXT, time);
-    let found = plant.everything().lines;
-    let mut rows = assert_done(&found, expected, done, "after the end of the process");
+    let mut found = plant.everything();
+    if !found.states.is_empty() {
+        // Some rows are not in memory until they are files.
+        plant.maintain();
+        found = plant.everything();
+    }
+    assert_eq!(found.states, Vec::<String>::new(), "nothing is damaged");
+    let mut rows = assert_done(&found.lines, expected, done, "after the end of the process");
     rows.push(plant.write("x", &Value::F64(-1.0)));
     plant.record_everything();
     assert_same(&plant.everything().lines, &rows, "after another commit");
