@@ -367,7 +367,7 @@ codes! {
     CsvSyntax => "csv-syntax",
     HistoryUnreachable => "history-unreachable",
     HistoryContradicted => "history-contradicted",
-    HistoryOfNothing { .. } => "history-of-nothing",
+    HistoryOfNothing => "history-of-nothing",
     SpoolIsHistory => "spool-is-history",
     InvalidAddress => "invalid-address",
     InvalidSocket => "invalid-socket",
