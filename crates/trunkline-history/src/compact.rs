@@ -53,8 +53,15 @@ impl Skipped {
     }
 
     /// Notes files that could not be joined, and forgets those that are not there any more.
-    pub(crate) fn add(&mut self, files: &[Arc<Part>], is_damage: bool, all: &[Arc<Part>], now: i64) {
-        self.0.retain(|path, _| all.iter().any(|part| part.row.path == *path));
+    pub(crate) fn add(
+        &mut self,
+        files: &[Arc<Part>],
+        is_damage: bool,
+        all: &[Arc<Part>],
+        now: i64,
+    ) {
+        self.0
+            .retain(|path, _| all.iter().any(|part| part.row.path == *path));
         for part in files {
             let path = part.row.path.clone();
             let delay = match self.0.get(&path) {

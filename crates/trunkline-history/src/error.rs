@@ -27,6 +27,8 @@ pub(crate) enum Error {
     },
     /// There is no such folder, or it has no history.
     NoHistory,
+    /// The folder is a spool.
+    IsSpool,
     /// The folder changed at each attempt to read it.
     Changing,
     /// The cursor of a query is not one of this engine.
@@ -60,6 +62,7 @@ impl Error {
             | Error::InUse
             | Error::Foreign { .. }
             | Error::NoHistory
+            | Error::IsSpool
             | Error::Changing
             | Error::Cursor
             | Error::Placed(_) => String::new(),
@@ -82,6 +85,7 @@ impl Error {
                 };
             }
             Error::NoHistory => StoreErrorKind::CannotOpen("it has no history".to_owned()),
+            Error::IsSpool => StoreErrorKind::CannotOpen("it is the spool of a history".to_owned()),
             Error::Changing => {
                 let sentence = "the engine changes it faster than it can be read";
                 StoreErrorKind::Failed(sentence.to_owned())

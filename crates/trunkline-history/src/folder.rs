@@ -18,6 +18,7 @@ use crate::log;
 use crate::part::Part;
 use crate::query::{self, View};
 use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
+use crate::spool;
 use crate::tail::{Segment, SeriesRows};
 use crate::unsealed::{self, DamagedLog, Unsealed};
 
@@ -48,6 +49,11 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is the spool of a history.
+    Spool {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// This user may not use the folder.
     NotPermitted {
         /// The folder.
@@ -68,6 +74,12 @@ impl fmt::Display for FolderError {
             Self::NoHistory { folder } => write!(
                 f,
                 "there is no history in {}; `serve` prints the folder of its history",
+                folder.display()
+            ),
+            Self::Spool { folder } => write!(
+                f,
+                "{} is the spool of a history: its engine moves the rows to the history when that can \
+                 be written; name the folder of the history",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(
@@ -107,6 +119,7 @@ impl FolderError {
         match error {
             Error::InUse => Self::InUse { folder },
             Error::NoHistory => Self::NoHistory { folder },
+            Error::IsSpool => Self::Spool { folder },
             Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
                 Self::NotPermitted { folder }
             }
@@ -398,6 +411,9 @@ fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
 
 /// Returns why there is no catalogue.
 pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
+    if spool::is_spool(folder) {
+        return Ok(Error::IsSpool);
+    }
     let has_folder = folder.is_dir() && !folder.join(CATALOGUE).exists();
     let has_files = || -> Result<bool, Error> {
         Ok(!log::segments(folder)?.is_empty() || !crate::files_in(folder)?.is_empty())

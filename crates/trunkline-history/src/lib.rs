@@ -201,8 +201,7 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<Self, HistoryError> {
         let folder = folder.into();
-        Self::try_open(&folder, spool, rules, engine, wake, wall)
-            .map_err(|error| error.of(&folder))
+        Self::try_open(&folder, spool, rules, engine, wake, wall).map_err(|error| error.of(&folder))
     }
 
     fn try_open(
@@ -559,7 +558,9 @@ impl FileHistory {
         self.unload_parts();
         let unloaded = match lock(&self.stored).tail.unloaded_rows() {
             0 => String::new(),
-            rows => format!("{rows} rows are only in the spool, and are missing here until they are back"),
+            rows => format!(
+                "{rows} rows are only in the spool, and are missing here until they are back"
+            ),
         };
         let sentences = [&self.damage, &unloaded, &page.state].into_iter();
         let sentences: Vec<&str> = sentences

@@ -204,6 +204,11 @@ pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut V
     }
 }
 
+/// Returns true if the folder is a spool.
+pub(crate) fn is_spool(folder: &Path) -> bool {
+    read_text(&folder.join(IDENTITY)).is_ok_and(|text| spool_of(&text).is_some())
+}
+
 /// Returns the identity of the history in a folder, which gets one if it has none.
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
@@ -211,7 +216,9 @@ fn history_id(folder: &Path) -> Result<String, Error> {
         create_file(&path, &format!("history {}\n", new_id()?))?;
     }
     let text = read_text(&path)?;
-    let id = text.strip_prefix("history ").and_then(|id| id.strip_suffix('\n'));
+    let id = text
+        .strip_prefix("history ")
+        .and_then(|id| id.strip_suffix('\n'));
     match id.filter(|id| is_id(id)) {
         Some(id) => Ok(id.to_owned()),
         None => Err(Error::damaged("its file `identity`")),
@@ -288,6 +295,7 @@ mod tests {
         let error = Spool::open(&spool, &other, &[]).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
         drop(Spool::open(&spool, &history, &[]).unwrap());
+        assert!(is_spool(&spool) && !is_spool(&history));
         let error = Spool::open(&other, &history, &[]).unwrap_err();
         let message = error.of(&history).to_string();
         assert!(message.contains("is the folder of a history"), "{message}");

@@ -193,11 +193,7 @@ impl Spooling {
 
     /// Enters series in the catalogue. While the log is in the spool, which defines them as well,
     /// this may happen later.
-    pub(crate) fn enter(
-        &mut self,
-        new: &[Series],
-        catalogue: &mut Catalogue,
-    ) -> Result<(), Error> {
+    pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
         let before = self.pending.len();
         self.pending.extend_from_slice(new);
         match self.enter_pending(catalogue) {
@@ -273,7 +269,11 @@ impl FileHistory {
         };
         if spooling.cause.is_some() {
             let is_due = closed == 0 && moment.now >= spooling.retry;
-            if is_due && self.return_to_folder(recorder, &mut spooling, moment.wall).is_err() {
+            if is_due
+                && self
+                    .return_to_folder(recorder, &mut spooling, moment.wall)
+                    .is_err()
+            {
                 spooling.retry = moment.now.saturating_add(RETRY);
             }
             return None;
@@ -283,7 +283,8 @@ impl FileHistory {
         }
         // Either maintenance is slower than the updates, or it fails.
         let cause = spooling.sealing.clone();
-        let moved = cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
+        let moved =
+            cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
         match moved {
             Some(Ok(())) => None,
             _ => Some(moment.now.saturating_add(NO_ROOM)),
@@ -447,7 +448,10 @@ impl FileHistory {
             let mut spooling = lock(&self.spooling);
             let Some(mut recovered) = spooling.read(log) else {
                 let mut stored = lock(&self.stored);
-                stored.tail.frozen.retain(|one| one.number != segment.number);
+                stored
+                    .tail
+                    .frozen
+                    .retain(|one| one.number != segment.number);
                 return Ok(());
             };
             self.translate(&mut spooling, &mut recovered)?;
@@ -506,7 +510,8 @@ impl FileHistory {
         let mut spooling = lock(&self.spooling);
         let mut catalogue = lock(&self.catalogue);
         let in_files = catalogue.spool_logs();
-        let in_files = in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
+        let in_files =
+            in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
         // The fault is kept in the state of the spool.
         let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
         drop(catalogue);

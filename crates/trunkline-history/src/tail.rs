@@ -189,7 +189,9 @@ impl Tail {
 
     /// Adds a closed segment, in the order of numbers.
     pub(crate) fn insert(&mut self, segment: Segment) {
-        let place = self.frozen.partition_point(|one| one.number < segment.number);
+        let place = self
+            .frozen
+            .partition_point(|one| one.number < segment.number);
         self.frozen.insert(place, Arc::new(segment));
         self.unload_excess();
     }

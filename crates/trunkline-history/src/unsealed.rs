@@ -109,7 +109,10 @@ pub(crate) fn fill(
         segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
     }
     (!recovered.damage.is_empty()).then(|| DamagedLog {
-        segment: segment.spool_log.as_ref().map_or(segment.number, |one| one.log),
+        segment: segment
+            .spool_log
+            .as_ref()
+            .map_or(segment.number, |one| one.log),
         after: recovered.damage.clone(),
     })
 }

@@ -190,9 +190,7 @@ fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
             error @ (HistoryError::Files { .. }
             | HistoryError::Spool { .. }
             | HistoryError::ForeignSpool { .. }),
-        ) => {
-            Err(Fault::new(FaultCode::StoreFailed, error.to_string()))
-        }
+        ) => Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
     }
 }
 

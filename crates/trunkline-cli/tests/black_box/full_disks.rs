@@ -622,7 +622,9 @@ fn updates_are_in_the_spool_while_the_disk_of_the_history_is_full() {
     let logs = || {
         let files = std::fs::read_dir(&spool).unwrap();
         let is_log = |path: &Path| path.extension().is_some_and(|found| found == "tlh");
-        files.filter(|file| is_log(&file.as_ref().unwrap().path())).count()
+        files
+            .filter(|file| is_log(&file.as_ref().unwrap().path()))
+            .count()
     };
     let sut = Spooling::start(bench);
     for value in ["1", "2", "3"] {
@@ -646,7 +648,10 @@ fn updates_are_in_the_spool_while_the_disk_of_the_history_is_full() {
     sut.engine.error_with("updates are recorded in the spool ");
     let (values, told) = sut.recorded();
     assert_eq!(values, [1, 2, 3, 4, 5], "{told}");
-    assert!(told.contains("updates are recorded in the spool "), "{told}");
+    assert!(
+        told.contains("updates are recorded in the spool "),
+        "{told}"
+    );
     assert!(told.contains("its disk is full"), "{told}");
     let why = sut.run(&["why", "bench/x"]);
     assert!(why.out.contains("it is recorded in the spool "), "{why:?}");

@@ -105,8 +105,10 @@ pub enum HistoryError {
         kind: StoreErrorKind,
     },
     /// The folder is not a spool, or not the one of this history.
-    #[error("the spool {location} {reason}; name another folder with the key `history_spool` of \
-             [engine]")]
+    #[error(
+        "the spool {location} {reason}; name another folder with the key `history_spool` of \
+             [engine]"
+    )]
     ForeignSpool { location: String, reason: String },
     /// The query cannot be answered.
     #[error("{0}")]

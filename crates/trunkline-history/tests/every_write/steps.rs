@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use trunkline_engine::history::History;
 use nix::sys::signal::{SigSet, Signal};
+use trunkline_engine::history::History;
 use trunkline_types::{DataType, Value};
 
 use crate::rig::{Line, Plant, SECOND, START, length_of_log, limited};

@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::{FOLDER, SCENARIO, Scenario};
 use crate::disk::Disk;
+use crate::{FOLDER, SCENARIO, Scenario};
 
 /// The folder before one system call, and the steps that were done by then.
 pub struct Point {

@@ -12,12 +12,14 @@ use trunkline_types::history::HistoryEvent::{Interrupted, Stopped};
 use trunkline_types::{DataType, Value};
 
 use crate::rig::{
-    LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder, length_of_log, limit, limited,
+    LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder, length_of_log, limit,
+    limited,
 };
 
 /// Names the test to its own process.
 const CHILD: &str = "HISTORY_DISK_FULL";
-pub(crate) const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
+pub(crate) const VARIABLES: [(&str, DataType); 2] =
+    [("x", DataType::F64), ("text", DataType::String)];
 
 fn in_own_process(test: &str, work: impl FnOnce()) {
     in_process_of(&format!("disk_full::{test}"), work);
@@ -375,4 +377,45 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
             assert_same(&plant.everything().lines, &written, "from files");
         },
     );
+}
+
+/// Files whose disk has no room while they are joined are joined later, and leave nothing behind.
+#[test]
+fn join_that_found_no_room_is_done_later() {
+    in_own_process("join_that_found_no_room_is_done_later", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let mut written = Vec::new();
+        for _ in 0..8 {
+            written.extend(some_writes(&mut plant, 200));
+            plant.record();
+            plant.close_segment();
+            let wall = plant.moment().wall;
+            assert!(plant.history.maintain(wall).unwrap(), "it becomes a file");
+        }
+        let files = || files_of(&folder.path().join("samples"), "parquet").len();
+        let maintain = |plant: &Plant| {
+            let step = || plant.history.maintain(plant.moment().wall).unwrap();
+            while limited(2_000, step) {}
+        };
+        assert_eq!(files(), 8);
+        for delay in [0, 60, 120, 240] {
+            plant.time += (delay - 1) * SECOND;
+            if delay > 0 {
+                plant.maintain();
+                assert_eq!(files(), 8, "it is too early");
+            }
+            plant.time += SECOND;
+            maintain(&plant);
+            assert_eq!(files(), 8, "there is no room");
+            assert_eq!(
+                files_of(&folder.path().join("unfinished"), "parquet").len(),
+                0
+            );
+        }
+        plant.time += 480 * SECOND;
+        plant.maintain();
+        assert_eq!(files(), 1);
+        assert_same(&plant.everything().lines, &written, "from the joined file");
+    });
 }

@@ -11,7 +11,8 @@ use trunkline_types::{DataType, Value};
 
 use crate::disk_full::{VARIABLES, in_process_of, some_writes};
 use crate::rig::{
-    Line, Plant, SECOND, START, assert_same, difference, files_of, folder, length_of_log, limited,
+    Line, Plant, SECOND, START, assert_same, copy, difference, files_of, folder, length_of_log,
+    limited,
 };
 
 /// The folder of a history and its spool, and what was written to the history.
@@ -263,22 +264,25 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
         disks.write(&mut plant);
         disks.record_with_room(&plant, 10);
         let copied = disks.root.path().join("copied");
-        crate::rig::copy(&disks.spool(), &copied);
+        copy(&disks.spool(), &copied);
         disks.assert_back(&plant, "with room");
         disks.kill(plant);
         // As if the deletion had been lost.
-        crate::rig::copy(&copied, &disks.spool());
+        copy(&copied, &disks.spool());
         let mut plant = disks.start();
         disks.assert_back(&plant, "after a restart");
         disks.write(&mut plant);
         disks.record_with_room(&plant, 10);
-        crate::rig::copy(&disks.spool(), &copied);
+        copy(&disks.spool(), &copied);
         disks.assert_back(&plant, "with room");
         disks.kill(plant);
-        crate::rig::copy(&copied, &disks.spool());
+        copy(&copied, &disks.spool());
         // A catalogue that is written anew knows it, too.
-        trunkline_history::rebuild(&disks.history(), trunkline_types::Timestamp::from_nanos(START))
-            .unwrap();
+        trunkline_history::rebuild(
+            &disks.history(),
+            trunkline_types::Timestamp::from_nanos(START),
+        )
+        .unwrap();
         let plant = disks.start();
         disks.assert_back(&plant, "with a new catalogue");
     });
@@ -296,7 +300,9 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
             let before = disks.written.clone();
             disks.write(&mut plant);
             // Not even the beginning of a log, or one without rows.
-            let error = limited(room, || plant.try_record()).unwrap_err().to_string();
+            let error = limited(room, || plant.try_record())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("history"), "{error}");
             assert_same(&plant.everything().lines, &before, &what);
             assert!(state(&plant).fault.is_some(), "{what}");
@@ -360,7 +366,10 @@ fn spool_holds_more_segments_than_memory() {
         assert!(missing > 0, "all rows are in memory");
         let state = format!("{missing} rows are only in the spool");
         assert!(!answer.states.is_empty());
-        assert!(answer.states.iter().all(|one| one.contains(&state)), "{answer:?}");
+        assert!(
+            answer.states.iter().all(|one| one.contains(&state)),
+            "{answer:?}"
+        );
         assert_eq!(plant.history.figures().spooled, 7 * 6);
         disks.assert_back(&plant, "with room");
 
@@ -412,9 +421,15 @@ fn history_with_the_spool_of_another_is_not_opened() {
     fs::remove_dir_all(other.spool()).unwrap();
     fs::rename(disks.spool(), other.spool()).unwrap();
     let error = other.try_start().unwrap_err();
-    assert!(matches!(error, HistoryError::ForeignSpool { .. }), "{error}");
+    assert!(
+        matches!(error, HistoryError::ForeignSpool { .. }),
+        "{error}"
+    );
     let message = error.to_string();
-    assert!(message.contains(&other.spool().display().to_string()), "{message}");
+    assert!(
+        message.contains(&other.spool().display().to_string()),
+        "{message}"
+    );
     assert!(message.contains("`history_spool`"), "{message}");
 }
 

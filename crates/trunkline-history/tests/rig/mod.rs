@@ -141,11 +141,21 @@ impl Plant {
         time: i64,
         variables: &[(&str, DataType)],
     ) -> Result<Self, HistoryError> {
+        Self::open_with_rules(folder, spool, rules(), epoch, time, variables)
+    }
+
+    pub fn open_with_rules(
+        folder: &Path,
+        spool: Option<&Path>,
+        rules: Vec<HistoryRule>,
+        epoch: u64,
+        time: i64,
+        variables: &[(&str, DataType)],
+    ) -> Result<Self, HistoryError> {
         let engine = Engine::new(EngineOptions::new("test", epoch));
         let wall = Timestamp::from_nanos(time);
         let wake = Box::new(Unheard);
-        let history =
-            FileHistory::open_with_spool(folder, spool, rules(), &engine, wake, wall)?;
+        let history = FileHistory::open_with_spool(folder, spool, rules, &engine, wake, wall)?;
         let plant = Self {
             engine,
             history: Arc::new(history),
