@@ -123,6 +123,7 @@ fn record(settings: &Settings, placement: &str) -> Outcome<Row> {
         libraries: vec![hosting::library(count, DataType::F64, TIMEOUT)],
         history: Some(HistoryConfig {
             folder: folder.path().to_owned(),
+            spool: None,
             rules: vec![every_update()?],
         }),
         ..DeploymentPlan::default()

@@ -159,6 +159,7 @@ fn engine(folder: &Path) -> Outcome<Engine> {
     let mut plan = DeploymentPlan {
         history: Some(HistoryConfig {
             folder: folder.to_owned(),
+            spool: None,
             rules: vec![every_update()?],
         }),
         ..DeploymentPlan::default()

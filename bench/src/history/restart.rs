@@ -117,6 +117,7 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
         libraries: vec![library()],
         history: Some(HistoryConfig {
             folder: settings.value::<PathBuf>("folder")?,
+            spool: None,
             rules: vec![every_update()?],
         }),
         ..DeploymentPlan::default()

@@ -476,7 +476,9 @@ fn of(error: HistoryError, folder: &Path) -> Error {
             location: folder.display().to_string(),
             kind,
         },
-        other @ HistoryError::Query(_) => other,
+        other @ (HistoryError::Spool { .. }
+        | HistoryError::ForeignSpool { .. }
+        | HistoryError::Query(_)) => other,
     })
 }
 

@@ -45,9 +45,18 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     {
         engine.store = store;
     }
-    engine.history = section
-        .node("history")
-        .and_then(|node| history(node, &mut values));
+    let mut named = |key: &str| {
+        let node = section.node(key)?;
+        folder(key, node, &mut values)
+    };
+    engine.history = named("history");
+    engine.history_spool = named("history_spool");
+    if let Some(node) = section.node("history_spool")
+        && engine.history.is_some()
+        && engine.history == engine.history_spool
+    {
+        values.report.error(node.place, Kind::SpoolIsHistory);
+    }
     let mut log = |keys: [&'static str; 2], entries: &mut u64, age: &mut Option<Duration>| {
         let [entries_key, age_key] = keys;
         if let Some(node) = section.node(entries_key)
@@ -109,14 +118,19 @@ fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
     Some(StoreChoice::File(path(text, node, values)))
 }
 
-fn history(node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf> {
-    let text = values.text_within("history", node, PATH_BYTES_MAX)?;
-    if text == "none" {
+/// Reads the path of a folder of the history.
+fn folder(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf> {
+    let text = values.text_within(key, node, PATH_BYTES_MAX)?;
+    if text == "none" && key == "history" {
         let expected = "the path of a folder; leave out the [[history]] sections to record nothing";
-        return values.wrong_form("history", node, expected);
+        return values.wrong_form(key, node, expected);
+    }
+    if text == "none" {
+        let expected = "the path of a folder; leave it out if there is none";
+        return values.wrong_form(key, node, expected);
     }
     if text.is_empty() {
-        return values.wrong_form("history", node, "the path of a folder");
+        return values.wrong_form(key, node, "the path of a folder");
     }
     Some(path(text, node, values))
 }

@@ -257,9 +257,14 @@ pub enum ConfigErrorKind {
     HistoryContradicted { key: &'static str },
     #[error(
         "nothing would be recorded in this folder; name the variables in a [[history]] section, or \
-         leave out \"history\""
+         leave out \"{key}\""
     )]
-    HistoryOfNothing,
+    HistoryOfNothing { key: &'static str },
+    #[error(
+        "the spool is for the time in which the folder of the history cannot be written; name a \
+         folder on another disk"
+    )]
+    SpoolIsHistory,
 
     // Engine.
     #[error("\"{text}\" is not an address and port such as 127.0.0.1:5850")]
@@ -363,6 +368,7 @@ codes! {
     HistoryUnreachable => "history-unreachable",
     HistoryContradicted => "history-contradicted",
     HistoryOfNothing => "history-of-nothing",
+    SpoolIsHistory => "spool-is-history",
     InvalidAddress => "invalid-address",
     InvalidSocket => "invalid-socket",
     AddressTwice => "address-twice",

@@ -60,10 +60,13 @@ pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Ve
 fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
     for (_, document) in documents {
         let engine = document.entry("engine").map(|entry| &entry.node.tree);
-        if let Some(Tree::Table(engine)) = engine
-            && let Some(entry) = engine.entry("history")
-        {
-            report.error(entry.key_place, Kind::HistoryOfNothing);
+        let Some(Tree::Table(engine)) = engine else {
+            continue;
+        };
+        for key in ["history", "history_spool"] {
+            if let Some(entry) = engine.entry(key) {
+                report.error(entry.key_place, Kind::HistoryOfNothing { key });
+            }
         }
     }
 }

@@ -157,6 +157,7 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
         .collect();
     let history = rules.map(|rules| HistoryConfig {
         folder: history_folder(&engine, &sources),
+        spool: engine.history_spool.clone(),
         rules,
     });
     Ok(DeploymentPlan {

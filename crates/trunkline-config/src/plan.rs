@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub alarm_journal_age: Option<Duration>,
     /// Folder of the history; `None`: beside the store, see [`DeploymentPlan::set_store`].
     pub history: Option<PathBuf>,
+    /// Folder on another disk, for rows while the one of the history cannot be written.
+    pub history_spool: Option<PathBuf>,
     /// Addresses to listen at; never empty.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user.
@@ -128,6 +130,9 @@ pub struct IoConfig {
 pub struct HistoryConfig {
     /// Folder of the history, which need not exist.
     pub folder: PathBuf,
+    /// Folder on another disk, in which rows are stored while the folder cannot be written. It need
+    /// not exist, but the folder that it is in must.
+    pub spool: Option<PathBuf>,
     /// The rules in the order of the files; the first one that matches a variable decides.
     pub rules: Vec<HistoryRule>,
 }
@@ -186,6 +191,7 @@ impl Default for EngineConfig {
             alarm_journal_entries: 1_000_000,
             alarm_journal_age: None,
             history: None,
+            history_spool: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
             shared_memory: true,

@@ -99,6 +99,7 @@ fn example_of_every_key_loads_and_leaves_none_out() {
     assert_eq!(plan.variable_count(), 10 + 4 + 2 + 4 * 2);
     let history = plan.history.unwrap();
     assert_eq!(history.folder, example("all-keys.history"));
+    assert_eq!(history.spool, Some(example("all-keys.spool")));
     assert_eq!(history.rules.len(), 3);
     let text = fs::read_to_string(example("all-keys.toml")).unwrap();
     let is_written = |name: &str| {

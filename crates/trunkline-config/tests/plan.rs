@@ -673,6 +673,7 @@ fn nothing_is_recorded_without_a_section() {
 fn two_lines_record_every_update_exactly_and_for_ever() {
     let expected = HistoryConfig {
         folder: "history".into(),
+        spool: None,
         rules: vec![rule("**", Some(HistorySettings::default()))],
     };
     assert_eq!(history("[[history]]\nvariables = \"**\"\n"), expected);

@@ -21,6 +21,8 @@ type Files = BTreeMap<PathBuf, Rc<Vec<u8>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     seen: Files,
+    /// The folders that programs see, also those without files.
+    folders: BTreeSet<PathBuf>,
     /// Contents at the last sync of each file, whether its name is certain or not.
     synced: Files,
     /// Files that were removed, at their last sync, until their removal is certain.
@@ -37,7 +39,9 @@ impl Disk {
     /// Reads the folder again.
     pub(crate) fn rescan(&mut self, folder: &Path) {
         let mut seen = Files::new();
-        read(folder, Path::new(""), &self.seen, &mut seen);
+        self.folders.clear();
+        let folders = &mut self.folders;
+        read(folder, Path::new(""), &self.seen, &mut seen, folders);
         let before = std::mem::replace(&mut self.seen, seen);
         // A renamed file keeps the part that is certain to be on the disk.
         for (name, bytes) in &self.seen {
@@ -71,10 +75,9 @@ impl Disk {
         self.names.retain(|name| !is_in(name));
         // The names of folders in it are certain now too, or have gone with all that was in them.
         self.removed.retain(|name, _| !is_in(name));
-        for file in self.seen.keys() {
-            let entries = file.ancestors().filter(|name| is_in(name));
-            self.names.extend(entries.map(Path::to_owned));
-        }
+        let seen = self.seen.keys().chain(&self.folders);
+        let entries = seen.filter(|name| is_in(name));
+        self.names.extend(entries.cloned());
     }
 
     /// The state that a killed process leaves.
@@ -157,7 +160,14 @@ impl Image {
     /// The files that a folder holds now.
     pub fn of(folder: &Path) -> Self {
         let mut files = Files::new();
-        read(folder, Path::new(""), &Files::new(), &mut files);
+        let mut folders = BTreeSet::new();
+        read(
+            folder,
+            Path::new(""),
+            &Files::new(),
+            &mut files,
+            &mut folders,
+        );
         Self(files)
     }
 
@@ -182,13 +192,20 @@ impl Image {
     }
 }
 
-fn read(folder: &Path, inside: &Path, before: &Files, files: &mut Files) {
+fn read(
+    folder: &Path,
+    inside: &Path,
+    before: &Files,
+    files: &mut Files,
+    folders: &mut BTreeSet<PathBuf>,
+) {
     let entries = fs::read_dir(folder.join(inside)).expect("it can be read");
     for entry in entries {
         let entry = entry.expect("it is there");
         let name = inside.join(entry.file_name());
         if entry.file_type().expect("it is there").is_dir() {
-            read(folder, &name, before, files);
+            read(folder, &name, before, files, folders);
+            folders.insert(name);
             continue;
         }
         let bytes = fs::read(entry.path()).expect("it can be read");

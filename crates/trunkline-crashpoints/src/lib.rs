@@ -1,4 +1,4 @@
-//! A test that stops a process at every write to a folder.
+//! Tests that stop a process at every write to a folder.
 //!
 //! The test program starts itself again as a child, which works in a folder and reports each of its
 //! steps as [`done`]. The child is traced: before every system call that changes or syncs a file, the
@@ -26,21 +26,41 @@ pub use trace::{Point, done};
 
 /// Names the folder of the work to the child.
 const FOLDER: &str = "CRASHPOINTS_FOLDER";
+/// Names the case to the child.
+const CASE: &str = "CRASHPOINTS_CASE";
 
-/// The main function of a test program with one test. The child calls `work` with its folder; then
-/// the parent calls `check` with every point of the work and with a folder for its copies, and prints
-/// the line that `check` returns. Nothing is tested where processes cannot be traced.
-pub fn test(name: &str, work: impl FnOnce(&Path), check: impl FnOnce(&[Point], &Path) -> String) {
+/// One test: work that is stopped at every write, and what must hold at each of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Name of the test.
+    pub name: &'static str,
+    /// Runs in the child, in an empty folder.
+    pub work: fn(&Path),
+    /// Runs in the parent with every point of the work and with a folder for its copies. Returns a line
+    /// to print.
+    pub check: fn(&[Point], &Path) -> String,
+}
+
+/// The main function of a test program with these cases. Nothing is tested where processes cannot be
+/// traced.
+pub fn test(cases: &[Case]) {
     if let Some(folder) = env::var_os(FOLDER) {
+        let name = env::var(CASE).expect("the parent names the case");
+        let case = cases.iter().find(|case| case.name == name);
+        let work = case.expect("the parent names a case of this program").work;
         return trace::be_traced(|| work(Path::new(&folder)));
     }
-    println!("\nrunning 1 test");
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    let folder = in_memory.or_else(|_| tempfile::tempdir());
-    let folder = folder.expect("a test has a folder for temporary files");
-    match trace::points(&folder.path().join("work")) {
-        Some(points) => println!("{}", check(&points, folder.path())),
-        None => println!("this system does not permit tracing: not tested"),
+    let count = cases.len();
+    println!("\nrunning {count} tests");
+    for case in cases {
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        let folder = in_memory.or_else(|_| tempfile::tempdir());
+        let folder = folder.expect("a test has a folder for temporary files");
+        match trace::points(&folder.path().join("work"), case.name) {
+            Some(points) => println!("{}", (case.check)(&points, folder.path())),
+            None => println!("this system does not permit tracing: not tested"),
+        }
+        println!("test {} ... ok", case.name);
     }
-    println!("test {name} ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+    println!("\ntest result: ok. {count} passed; 0 failed; 0 ignored\n");
 }

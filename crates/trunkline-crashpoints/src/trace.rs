@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::FOLDER;
 use crate::disk::Disk;
+use crate::{CASE, FOLDER};
 
 /// The folder before one system call, and the steps that were done by then.
 #[derive(Debug)]
@@ -47,12 +47,13 @@ pub(crate) fn be_traced(work: impl FnOnce()) {
 }
 
 /// Every point of the child's work in a new folder; `None` where tracing is not permitted.
-pub(crate) fn points(folder: &Path) -> Option<Vec<Point>> {
+pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
     fs::create_dir(folder).expect("there is room");
     let program = env::current_exe().expect("it runs");
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     let child = Command::new(program)
         .env(FOLDER, folder)
+        .env(CASE, case)
         .stdout(Stdio::piped())
         .spawn()
         .expect("it can be started again");

@@ -1,7 +1,7 @@
 //! Translates errors of the system, of SQLite and of Parquet into errors with a remedy.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 use rusqlite::ErrorCode;
@@ -20,17 +20,36 @@ pub(crate) enum Error {
         known: u32,
     },
     InUse,
+    /// The folder is not the spool of this history, for the reason given.
+    Foreign {
+        spool: PathBuf,
+        reason: String,
+    },
     /// There is no such folder, or it has no history.
     NoHistory,
+    /// The folder is a spool.
+    IsSpool,
     /// The folder changed at each attempt to read it.
     Changing,
     /// The cursor of a query is not one of this engine.
     Cursor,
+    /// The error of a place that is not the folder of the history.
+    Placed(HistoryError),
 }
 
 impl Error {
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::Damaged(what.into())
+    }
+
+    /// Returns true if the disk is full, fails or cannot be written, so that a later attempt may
+    /// succeed.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        match self {
+            Error::Io(_) => true,
+            Error::Sqlite(error) => !matches!(of_sqlite(error), StoreErrorKind::Damaged(_)),
+            _ => false,
+        }
     }
 
     /// The fault of a file, for people.
@@ -41,21 +60,32 @@ impl Error {
             Error::Damaged(what) => what.clone(),
             Error::Newer { .. }
             | Error::InUse
+            | Error::Foreign { .. }
             | Error::NoHistory
+            | Error::IsSpool
             | Error::Changing
-            | Error::Cursor => String::new(),
+            | Error::Cursor
+            | Error::Placed(_) => String::new(),
         }
     }
 
     /// Converts the error into the error of the history in this folder.
     pub(crate) fn of(self, folder: &Path) -> HistoryError {
         let kind = match self {
+            Error::Placed(error) => return error,
             Error::Io(error) => of_system(&error),
             Error::Sqlite(error) => of_sqlite(&error),
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
             Error::InUse => StoreErrorKind::InUse,
+            Error::Foreign { spool, reason } => {
+                return HistoryError::ForeignSpool {
+                    location: spool.display().to_string(),
+                    reason,
+                };
+            }
             Error::NoHistory => StoreErrorKind::CannotOpen("it has no history".to_owned()),
+            Error::IsSpool => StoreErrorKind::CannotOpen("it is the spool of a history".to_owned()),
             Error::Changing => {
                 let sentence = "the engine changes it faster than it can be read";
                 StoreErrorKind::Failed(sentence.to_owned())
@@ -69,6 +99,14 @@ impl Error {
         HistoryError::Files {
             location: folder.display().to_string(),
             kind,
+        }
+    }
+
+    /// Converts the error into the error of the spool in this folder.
+    pub(crate) fn of_spool(self, folder: &Path) -> HistoryError {
+        match self.of(folder) {
+            HistoryError::Files { location, kind } => HistoryError::Spool { location, kind },
+            error => error,
         }
     }
 }

@@ -12,24 +12,29 @@
 //! footers/date=..                           second copies of the metadata of the files
 //! set-apart/                                files that the catalogue does not have
 //! lock                                      held by the engine that records
+//! identity                                  of the history, if it has a spool
 //! ```
 //!
 //! A row is in the log or in a file, never in both: the catalogue decides, in one transaction. After
-//! a crash the log is read again, and what it has of a finished file is dropped.
+//! a crash the log is read again, and what it has of a finished file is dropped. While the folder
+//! cannot be written, the log continues in a second folder, the spool.
 //!
 //! # Rooms
 //! Each imports only those below it (`cargo xtask layers`).
 //!
-//! - `engine`: [`FileHistory`], the history of an engine; `recorder` takes updates from the engine.
+//! - `engine`: [`FileHistory`], the history of an engine; `recorder` takes updates from the engine;
+//!   `spooling` decides which folder has the log.
 //! - `folder`: [`HistoryFolder`] reads a folder without recording; commands [`verify`], [`rebuild`] and
 //!   [`compact`]; [`backup_files`] for backups; [`arrow_batch`] for other programs.
 //! - `query`: answers queries, page by page.
 //! - `files`: Parquet files. `part` is one of them, `schema` its columns, `footer` its metadata and their
-//!   second copy, `summary` its buckets for plots; `seal` writes them, `join` joins small ones, `orphans` are
-//!   those that the catalogue does not list.
-//! - `log`: the append log; `tail`: rows that are only in the log, in memory; `unsealed`: the logs at a start.
+//!   second copy, `summary` its buckets for plots; `seal` writes them, `join` joins small ones, `merge` reads several
+//!   in the order of their rows, `orphans` are those that the catalogue does not list.
+//! - `log`: the append log; `tail`: rows that are only in the log, in memory; `unsealed`: the logs at a start;
+//!   `spool`: the folder on another disk that has the log while the first folder cannot be written.
 //! - `catalogue`: series and files; `snapshot`: a copy of it.
-//! - `rules`: what the configuration says about a variable; `paths`: names of files.
+//! - `rules`: what the configuration says about a variable; `paths`: names of files;
+//!   `lock_file`: the lock of a folder.
 
 #![forbid(unsafe_code)]
 
@@ -38,6 +43,7 @@ mod engine;
 mod error;
 mod files;
 mod folder;
+mod lock_file;
 mod log;
 mod paths;
 mod query;

@@ -1,5 +1,6 @@
 //! The names of the files and folders of a history, and what the rooms do with such files.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -38,4 +39,10 @@ pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Returns when the name of a new folder is durable.
+pub(crate) fn sync_name(folder: &Path) -> Result<(), Error> {
+    let above = folder.parent().filter(|above| *above != Path::new(""));
+    Ok(File::open(above.unwrap_or(Path::new(".")))?.sync_all()?)
 }

@@ -186,9 +186,11 @@ fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
         Err(error @ HistoryError::Query(_)) => {
             Err(Fault::new(FaultCode::BadRequest, error.to_string()))
         }
-        Err(error @ HistoryError::Files { .. }) => {
-            Err(Fault::new(FaultCode::StoreFailed, error.to_string()))
-        }
+        Err(
+            error @ (HistoryError::Files { .. }
+            | HistoryError::Spool { .. }
+            | HistoryError::ForeignSpool { .. }),
+        ) => Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
     }
 }
 

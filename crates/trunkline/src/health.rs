@@ -197,11 +197,16 @@ impl Health {
         let history = deployments.as_ref().and_then(|d| d.history());
         let recorded = history.map(|history| history.figures()).unwrap_or_default();
         let history_error = history.and_then(|history| history.error());
+        let spooling = history.and_then(|history| history.spool_in_use());
         let history_state = match (history, &history_error) {
             (None, _) => "none",
             (Some(_), None) => "good",
+            (Some(_), Some(_)) if spooling.is_some() => "spooling",
             (Some(_), Some(_)) => "failing",
         };
+        let is_history_failing = history_error.is_some();
+        let spool_fault = history.and_then(|history| history.spool()?.fault);
+        let spool_error = spool_fault.map_or_else(String::new, |error| error.to_string());
         let history_error = history_error.map_or_else(String::new, |error| error.to_string());
         let (store, store_error) = deployments
             .as_ref()
@@ -264,14 +269,18 @@ impl Health {
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
             String "store/error" "" "The failure of the store" = Arc::<str>::from(store_error);
             Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";
-            String "history/state" "" "none, good or failing" = Arc::<str>::from(history_state);
+            String "history/state" "" "none, good, spooling or failing"
+                = Arc::<str>::from(history_state);
             String "history/error" "" "The failure of the history" = Arc::<str>::from(history_error);
-            Bool "history/failing" "" "True if nothing can be recorded now"
-                = history_state == "failing";
+            Bool "history/failing" "" "True if the history cannot be written now"
+                = is_history_failing;
             U64 "history/recorded" "" "Rows recorded since the engine started" = recorded.recorded;
             U64 "history/lost" "" "Updates that are missing in the history" = recorded.lost;
             U64 "history/unsealed" "" "Rows that are in the log and not in files yet"
                 = recorded.unsealed;
+            U64 "history/spooled" "" "Those of these that are in the spool" = recorded.spooled;
+            String "history/spool_error" "" "Why the spool cannot be used; empty if it can"
+                = Arc::<str>::from(spool_error);
             U64 "history/bytes" "B" "Size of the history on the disk" = recorded.bytes;
             F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);
             U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_config::HistoryConfig;
-use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 use trunkline_engine::store::StoreErrorKind;
 use trunkline_engine::{Engine as Core, Wake};
 use trunkline_net::{Clock, Housekeeper};
@@ -27,10 +27,11 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// Delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Opens the history of an engine in a folder. The wake must be called when there is something to
-/// record.
+/// Opens the history of an engine in a folder, and its spool in another one, if it has one. The wake
+/// must be called when there is something to record.
 pub type OpenHistory = fn(
     &Path,
+    Option<&Path>,
     Vec<HistoryRule>,
     &Core,
     Box<dyn Wake>,
@@ -85,7 +86,8 @@ impl HistoryHost {
         let (config, core, woken) = (config.clone(), core.clone(), Arc::clone(&recorder));
         let open = move || {
             let wake = Box::new(WakeThread(Arc::clone(&woken)));
-            open(&config.folder, config.rules.clone(), &core, wake, started)
+            let (folder, spool) = (&config.folder, config.spool.as_deref());
+            open(folder, spool, config.rules.clone(), &core, wake, started)
         };
         let (history, recording) = match open() {
             Ok(history) => (OnceLock::from(history), None),
@@ -184,11 +186,14 @@ impl HistoryHost {
 
     /// Describes why the history cannot be written now; empty if it can.
     fn sentence(&self) -> String {
-        match self.error() {
-            Some(error) => format!(
+        match (self.error(), self.spool_in_use()) {
+            (Some(error), Some(location)) => {
+                format!("updates are recorded in the spool {location} now: {error}")
+            }
+            (Some(error), None) => format!(
                 "updates cannot be recorded now, and wait in memory as long as there is room: {error}"
             ),
-            None => String::new(),
+            (None, _) => String::new(),
         }
     }
 
@@ -210,16 +215,41 @@ impl HistoryHost {
             };
         };
         if let Some(error) = self.error() {
-            let sentence = format!("it is not recorded now: {error}");
-            let next = "updates wait in memory as long as there is room";
+            let (sentence, next) = match self.spool_in_use() {
+                Some(location) => (
+                    format!("it is recorded in the spool {location} now: {error}"),
+                    "the rows are moved to the history when it can be written",
+                ),
+                None => (
+                    format!("it is not recorded now: {error}"),
+                    "updates wait in memory as long as there is room",
+                ),
+            };
             return WhyStep::fault(WhyStage::Consumer, sentence, next);
         }
         WhyStep::ok(WhyStage::Consumer, sentence_of(&settings))
     }
 
+    /// Returns why nothing is recorded, or only in the spool.
     pub(crate) fn error(&self) -> Option<HistoryError> {
         let error = lock(&self.shared.recording).clone();
+        let error = error.or_else(|| self.spool()?.cause);
         error.or_else(|| lock(&self.shared.maintenance).clone())
+    }
+
+    /// Returns the state of the spool. It has no `cause` if the spool cannot be written either.
+    pub(crate) fn spool(&self) -> Option<SpoolState> {
+        let mut spool = self.shared.history.get()?.spool()?;
+        if lock(&self.shared.recording).is_some() {
+            spool.cause = None;
+        }
+        Some(spool)
+    }
+
+    /// Returns the folder of the spool if updates are recorded there now.
+    pub(crate) fn spool_in_use(&self) -> Option<String> {
+        let spool = self.spool()?;
+        spool.cause.map(|_| spool.location)
     }
 
     pub(crate) fn figures(&self) -> HistoryFigures {
@@ -268,7 +298,8 @@ fn may_pass(error: &HistoryError) -> bool {
             | StoreErrorKind::Folder
             | StoreErrorKind::Replaced => false,
         },
-        HistoryError::Query(_) => false,
+        HistoryError::Spool { .. } => true,
+        HistoryError::ForeignSpool { .. } | HistoryError::Query(_) => false,
     }
 }
 

@@ -84,7 +84,7 @@ pub mod realtime {
 
 /// The history interface of an engine, for programs that record history in their own way.
 pub mod recording {
-    pub use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+    pub use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 }
 
 /// The persistent state of an engine, and its stores.

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         })?;
     plan.history = Some(HistoryConfig {
         folder: folder.path().to_owned(),
+        spool: None,
         rules: vec![HistoryRule {
             pattern: Pattern::parse("**").map_err(bad_pattern)?,
             settings: Some(HistorySettings::default()),

@@ -185,28 +185,36 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         .map_err(|error| of_start(&error, plan).into())
 }
 
-/// Messages for the recovery of the store and of the history.
-const RECOVERED: [&str; 2] = [
+/// Messages for the recovery of the store, of the history and of its spool.
+const RECOVERED: [&str; 3] = [
     "the store works again and keeps everything",
     "the history is recorded again",
+    "the spool of the history can be used again",
 ];
 
-/// Describes the current failures of the store and the history.
-fn failures(engine: &Engine) -> [Option<String>; 2] {
+/// Describes the current failures of the store, the history and its spool.
+fn failures(engine: &Engine) -> [Option<String>; 3] {
     let store = engine.store_error().map(|error| {
         format!("new values and orders will not survive a restart: {error}; the engine tries again")
     });
-    let history = engine
-        .history_error()
-        .map(|error| format!("updates are not recorded now: {error}; the engine tries again"));
-    [store, history]
+    let spool = engine.history_spool();
+    let history = engine.history_error().map(|error| match &spool {
+        Some(spool) if spool.cause.is_some() => format!(
+            "updates are recorded in the spool {} now: {error}; the engine tries again",
+            spool.location
+        ),
+        _ => format!("updates are not recorded now: {error}; the engine tries again"),
+    });
+    let fault = spool.and_then(|spool| spool.fault);
+    let spool = fault.map(|error| format!("{error}; the engine tries again"));
+    [store, history, spool]
 }
 
 /// Starts a thread that reports on standard error when the store or the history fails or recovers.
 /// The failures in `before` are already reported. The thread ends when the sender is dropped.
 fn watch_failures(
     engine: &Engine,
-    mut before: [Option<String>; 2],
+    mut before: [Option<String>; 3],
     context: &Context,
 ) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
@@ -335,6 +343,9 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         }
         if let Some(history) = &plan.history {
             terminal.line(&format!("History: {}", history.folder.display()))?;
+            if let Some(spool) = &history.spool {
+                terminal.line(&format!("Spool: {}", spool.display()))?;
+            }
         }
         terminal.line(&format!(
             "Listening on {} · press Ctrl-C to stop",

@@ -545,3 +545,137 @@ fn backup_without_room_leaves_the_older_one_complete() {
     assert_eq!(sut("create", &[bench]).code, Some(0));
     assert_eq!(runs(place), 3, "lock, manifest and the new run");
 }
+
+/// An engine whose history has a spool.
+struct Spooling {
+    config: PathBuf,
+    engine: Running,
+    url: String,
+}
+
+impl Spooling {
+    fn start(config: PathBuf) -> Self {
+        let arguments = ["serve", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+        let engine = Running::start(&arguments);
+        let line = engine.line_with("Listening on tl://");
+        let mut words = line.split(' ');
+        let url = words.find(|word| word.starts_with("tl://")).unwrap();
+        let url = url.to_owned();
+        Self {
+            config,
+            engine,
+            url,
+        }
+    }
+
+    fn killed_and_started(mut self) -> Self {
+        self.engine.signal("KILL");
+        self.engine.child.wait().unwrap();
+        Self::start(self.config)
+    }
+
+    fn run(&self, arguments: &[&str]) -> crate::rig::Output {
+        let mut command = crate::rig::command(arguments);
+        crate::rig::finish(command.env("TRUNKLINE_URL", &self.url), "")
+    }
+
+    fn put(&self, name: &str, value: &str) {
+        let put = self.run(&["put", name, value]);
+        assert_eq!(put.code, Some(0), "{put:?}");
+    }
+
+    fn wait(&self, name: &str, condition: &str) {
+        let waited = self.run(&["monitor", name, "--until", condition]);
+        assert_eq!(waited.code, Some(0), "{waited:?}");
+    }
+
+    /// The recorded values of `bench/x`, and what standard error says.
+    fn recorded(&self) -> (Vec<Json>, String) {
+        let shown = self.run(&["history", "bench/x", "--json"]);
+        let readings = lines(&shown.out).into_iter();
+        let values = readings.map(|one| one["value"].clone());
+        (values.collect(), shown.err)
+    }
+}
+
+/// Updates are recorded in the spool while the disk of the history is full, also by an engine that
+/// is killed and started meanwhile, and come back when there is room.
+///
+/// Behaviour: H-14.
+#[test]
+fn updates_are_in_the_spool_while_the_disk_of_the_history_is_full() {
+    const TEST: &str = "full_disks::updates_are_in_the_spool_while_the_disk_of_the_history_is_full";
+    let Some(folder) = small_disk(TEST, 4 << 20) else {
+        return;
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let spool = elsewhere.path().join("spool");
+    let config = format!(
+        "[engine]\nhistory = \"{}\"\nhistory_spool = \"{}\"\n[library]\nname = \"bench\"\n\
+         [[variable]]\nname = \"x\"\ntype = \"i64\"\n[[variable]]\nname = \"text\"\n\
+         type = \"string\"\n[[history]]\nvariables = \"**\"\n",
+        folder.join("plant.history").display(),
+        spool.display()
+    );
+    let bench = elsewhere.path().join("bench.toml");
+    std::fs::write(&bench, config).unwrap();
+    let logs = || {
+        let files = std::fs::read_dir(&spool).unwrap();
+        let is_log = |path: &Path| path.extension().is_some_and(|found| found == "tlh");
+        files
+            .filter(|file| is_log(&file.as_ref().unwrap().path()))
+            .count()
+    };
+    let sut = Spooling::start(bench);
+    for value in ["1", "2", "3"] {
+        sut.put("bench/x", value);
+    }
+    assert_eq!(sut.recorded().0, [1, 2, 3]);
+    assert_eq!(logs(), 0);
+
+    let full = folder.join("full");
+    let mut ballast = File::create(&full).unwrap();
+    while ballast.write_all(&[1; 4096]).is_ok() {}
+    drop(ballast);
+    // More than the room that is left in the last page of the log.
+    sut.put("bench/text", &"long ".repeat(10_000));
+    for value in ["4", "5"] {
+        sut.put("bench/x", value);
+    }
+    sut.wait("_engine/history/state", "value = spooling");
+    sut.wait("_engine/history/failing", "value = true");
+    sut.wait("_engine/history/spooled", "value >= 3");
+    sut.engine.error_with("updates are recorded in the spool ");
+    let (values, told) = sut.recorded();
+    assert_eq!(values, [1, 2, 3, 4, 5], "{told}");
+    assert!(
+        told.contains("updates are recorded in the spool "),
+        "{told}"
+    );
+    assert!(told.contains("its disk is full"), "{told}");
+    let why = sut.run(&["why", "bench/x"]);
+    assert!(why.out.contains("it is recorded in the spool "), "{why:?}");
+    let alarms = sut.run(&["alarm", "ls", "_engine/history/failing", "--json"]);
+    assert_eq!(lines(&alarms.out)[0]["state"], "unacknowledged");
+    assert_eq!(logs(), 1);
+
+    let sut = sut.killed_and_started();
+    sut.put("bench/text", &"long ".repeat(10_000));
+    sut.put("bench/x", "6");
+    sut.wait("_engine/history/state", "value = spooling");
+    let (values, told) = sut.recorded();
+    assert_eq!(values[..5], [1, 2, 3, 4, 5], "{told}");
+    assert_eq!(values.last(), Some(&Json::from(6)), "{told}");
+
+    std::fs::remove_file(&full).unwrap();
+    sut.wait("_engine/history/failing", "value = false");
+    sut.wait("_engine/history/spooled", "value = 0");
+    sut.engine.error_with("the history is recorded again");
+    let (values, told) = sut.recorded();
+    assert_eq!(values, [1, 2, 3, 4, 5, 6], "{told}");
+    let sut = sut.killed_and_started();
+    assert_eq!(sut.recorded().0, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(logs(), 0);
+    let lost = sut.run(&["get", "-t", "_engine/history/lost"]);
+    assert_eq!(lost.out, "0\n");
+}

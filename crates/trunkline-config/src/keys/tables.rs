@@ -130,6 +130,13 @@ pub(super) const ENGINE: &[Key] = &[
         "where the updates of the variables in `[[history]]` sections are recorded",
     ),
     key(
+        "history_spool",
+        "path of a folder on another disk, relative to the folder of this file",
+        "none",
+        "where updates are recorded while the folder of the history cannot be written; the folder that \
+         it is in must exist",
+    ),
+    key(
         "listen",
         "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
         "\"127.0.0.1:5850\"",

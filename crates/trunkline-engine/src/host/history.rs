@@ -58,6 +58,20 @@ pub trait History: Send + Sync {
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError>;
 
     fn figures(&self) -> HistoryFigures;
+
+    /// Returns the state of its spool; `None` if it has none.
+    fn spool(&self) -> Option<SpoolState>;
+}
+
+/// The state of a spool: a folder on another disk in which a history stores rows while its own
+/// folder cannot be written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpoolState {
+    pub location: String,
+    /// Why rows are stored in the spool now; `None` if they are not.
+    pub cause: Option<HistoryError>,
+    /// Why the spool cannot be used now; `None` if it can.
+    pub fault: Option<HistoryError>,
 }
 
 /// Statistics of a history, for the engine's health variables.
@@ -69,6 +83,8 @@ pub struct HistoryFigures {
     pub lost: u64,
     /// Rows that are still in the log only, not in Parquet files.
     pub unsealed: u64,
+    /// Those of these that are in the spool.
+    pub spooled: u64,
     /// Bytes of all files.
     pub bytes: u64,
 }
@@ -81,6 +97,19 @@ pub enum HistoryError {
         /// The fault; its message includes the remedy.
         kind: StoreErrorKind,
     },
+    /// The spool cannot be used.
+    #[error("the spool {location} {kind}")]
+    Spool {
+        location: String,
+        /// The fault; its message includes the remedy.
+        kind: StoreErrorKind,
+    },
+    /// The folder is not a spool, or not the one of this history.
+    #[error(
+        "the spool {location} {reason}; name another folder with the key `history_spool` of \
+             [engine]"
+    )]
+    ForeignSpool { location: String, reason: String },
     /// The query cannot be answered.
     #[error("{0}")]
     Query(String),

@@ -4,11 +4,12 @@
 //! series   id | name | data_type | units | sum          one row per variable and type
 //! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
 //!          summary | sum                                one row per file
+//! spool    id | log                                      logs of a spool whose rows are in files
 //! ```
 
 pub(crate) mod snapshot;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use trunkline_types::DataType;
@@ -28,7 +29,9 @@ pub(crate) const STOPPED: u64 = u64::MAX;
 const TEXT_BYTES_MAX: usize = 4096;
 
 pub(crate) struct Catalogue {
-    connection: Connection,
+    path: PathBuf,
+    /// `None` as long as the catalogue cannot be opened for writing.
+    connection: Option<Connection>,
 }
 
 /// The rows of one variable with one type.
@@ -59,6 +62,15 @@ pub(crate) struct PartRow {
     pub(crate) footer: u32,
     /// CRC32C of the summary beside the file; 0 if there is none.
     pub(crate) summary: u32,
+}
+
+/// A log of a spool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SpoolLog {
+    /// Identity of the spool.
+    pub(crate) spool: String,
+    /// Its number there.
+    pub(crate) log: u64,
 }
 
 impl Series {
@@ -113,6 +125,29 @@ fn of_row(table: &str, name: &str) -> Error {
 impl Catalogue {
     /// Opens the catalogue. It is created only if the history `is_new`.
     pub(crate) fn open(path: &Path, is_new: bool) -> Result<Self, Error> {
+        Ok(Self {
+            path: path.to_owned(),
+            connection: Some(Self::connect(path, is_new)?),
+        })
+    }
+
+    /// A catalogue that cannot be opened for writing now. The first use that succeeds opens it.
+    pub(crate) fn unopened(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            connection: None,
+        }
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, Error> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Self::connect(&self.path, false)?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+
+    fn connect(path: &Path, is_new: bool) -> Result<Connection, Error> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -146,18 +181,19 @@ impl Catalogue {
                 });
             }
         }
-        Ok(Self { connection })
+        Ok(connection)
     }
 
     /// Ends the use of the catalogue, so that one file has all of it.
     pub(crate) fn close(self) -> Result<(), Error> {
-        self.connection.close().map_err(|(_, error)| error.into())
+        let closed = self.connection.map(Connection::close).transpose();
+        closed.map(drop).map_err(|(_, error)| error.into())
     }
 
     /// Checks the pages of the catalogue.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
         let found: String = self
-            .connection
+            .connection()?
             .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         match found.as_str() {
             "ok" => Ok(()),
@@ -170,7 +206,7 @@ impl Catalogue {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let transaction = self
-            .connection
+            .connection()?
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let value = work(&transaction)?;
         transaction.commit()?;
@@ -180,7 +216,7 @@ impl Catalogue {
     /// Returns all series, in the order of their ids.
     pub(crate) fn series(&mut self) -> Result<Vec<Series>, Error> {
         let mut select = self
-            .connection
+            .connection()?
             .prepare("SELECT id, name, data_type, units, sum FROM series ORDER BY id")?;
         let mut rows = select.query([])?;
         let mut all = Vec::new();
@@ -216,7 +252,7 @@ impl Catalogue {
 
     /// Returns all parts, in the order of their first times.
     pub(crate) fn parts(&mut self) -> Result<Vec<PartRow>, Error> {
-        let mut select = self.connection.prepare(
+        let mut select = self.connection()?.prepare(
             "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer,
                  summary, sum
              FROM part ORDER BY first_time, path",
@@ -247,11 +283,41 @@ impl Catalogue {
         Ok(parts)
     }
 
-    /// Replaces parts by others in one step.
+    /// Returns the logs of spools whose rows are in files. The table exists once there was one.
+    pub(crate) fn spool_logs(&mut self) -> Result<Vec<SpoolLog>, Error> {
+        let connection = self.connection()?;
+        let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'spool'";
+        let count: u32 = connection.query_row(count, [], |row| row.get(0))?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut select = connection.prepare("SELECT id, log FROM spool")?;
+        let logs = select.query_map([], |row| {
+            Ok(SpoolLog {
+                spool: row.get(0)?,
+                log: row.get::<_, i64>(1)? as u64,
+            })
+        })?;
+        Ok(logs.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets logs of a spool that are removed.
+    pub(crate) fn forget_spool_logs(&mut self, removed: &[SpoolLog]) -> Result<(), Error> {
+        self.transaction(|transaction| {
+            for one in removed {
+                let delete = "DELETE FROM spool WHERE id = ? AND log = ?";
+                transaction.execute(delete, params![one.spool, one.log as i64])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces parts by others in one step, and notes a log of a spool whose rows are in these.
     pub(crate) fn replace_parts(
         &mut self,
         removed: &[String],
         added: &[PartRow],
+        spool_log: Option<&SpoolLog>,
     ) -> Result<(), Error> {
         self.transaction(|transaction| {
             let mut delete = transaction.prepare("DELETE FROM part WHERE path = ?")?;
@@ -274,6 +340,15 @@ impl Catalogue {
                     part.summary,
                     part.sum(),
                 ])?;
+            }
+            if let Some(one) = spool_log {
+                transaction.execute_batch(
+                    "CREATE TABLE IF NOT EXISTS spool (
+                         id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
+                     )",
+                )?;
+                let insert = "INSERT OR REPLACE INTO spool VALUES (?, ?)";
+                transaction.execute(insert, params![one.spool, one.log as i64])?;
             }
             Ok(())
         })

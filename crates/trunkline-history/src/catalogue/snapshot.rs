@@ -7,7 +7,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
 use crate::paths::{CATALOGUE, CATALOGUE_LOG};
 
@@ -22,6 +22,8 @@ const LOG_HEAD: usize = 32;
 pub(crate) struct Snapshot {
     pub(crate) series: Vec<Series>,
     pub(crate) parts: Vec<PartRow>,
+    /// The logs of spools whose rows are in files.
+    pub(crate) spool_logs: Vec<SpoolLog>,
 }
 
 impl Snapshot {
@@ -36,18 +38,24 @@ impl Snapshot {
         Self::read_with(folder, Catalogue::check)
     }
 
+    /// Reads a catalogue that is open.
+    pub(crate) fn of(catalogue: &mut Catalogue) -> Result<Self, Error> {
+        Ok(Self {
+            series: catalogue.series()?,
+            parts: catalogue.parts()?,
+            spool_logs: catalogue.spool_logs()?,
+        })
+    }
+
     fn read_with(
         folder: &Path,
-        check: impl FnOnce(&Catalogue) -> Result<(), Error>,
+        check: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let place = tempfile::tempdir()?;
         copy(folder, place.path())?;
         let mut catalogue = Catalogue::open(&place.path().join(CATALOGUE), false)?;
-        check(&catalogue)?;
-        Ok(Self {
-            series: catalogue.series()?,
-            parts: catalogue.parts()?,
-        })
+        check(&mut catalogue)?;
+        Self::of(&mut catalogue)
     }
 
     /// The newest segment of the log whose rows are in files; 0 if there is none.

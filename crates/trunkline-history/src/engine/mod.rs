@@ -1,8 +1,9 @@
 //! The history of an engine: what is recorded, kept and read while it runs.
 
 mod recorder;
+mod spooling;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+use trunkline_engine::history::{History, HistoryError, HistoryFigures, SpoolState};
 use trunkline_engine::{Consumer, Engine, Wake};
 use trunkline_types::history::{
     HistoryEvent, HistoryMark, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey,
@@ -19,18 +20,20 @@ use trunkline_types::history::{
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use self::recorder::Recorder;
-use crate::catalogue::{Catalogue, PartRow, Series};
+use self::spooling::Spooling;
+use crate::catalogue::snapshot::Snapshot;
+use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
-use crate::files::part::Part;
-use crate::files::{files_in, join, orphans, seal};
-use crate::folder::{absence, lock_file};
-use crate::log::tail::{FROZEN_MAX, Segment, Tail};
+use crate::files::part::{Part, SeriesSpan};
+use crate::files::{files_in, join, orphans};
+use crate::folder::absence;
+use crate::log::tail::{Segment, Tail};
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
-use crate::log::{self, Log};
-use crate::paths::{CATALOGUE, remove_if_there};
+use crate::log::{self, Log, LogEnd, spool};
+use crate::paths::{CATALOGUE, remove_if_there, sync_name};
 use crate::query::{self, View};
-use crate::rules;
 use crate::sync::lock;
+use crate::{lock_file, rules};
 
 /// Time after which the recorder looks again whether a closed segment has become files.
 const NO_ROOM: Duration = Duration::from_millis(100);
@@ -41,19 +44,20 @@ const EXPIRY_RETRY: i64 = 600_000_000_000;
 /// Memory for the indices and summaries of files, which queries need again and again.
 const LOADED_BYTES_MAX: usize = 256 << 20;
 
-/// Opens the history in a folder: [`FileHistory::open`] for hosts of an engine.
+/// Opens the history in a folder: [`FileHistory::open_with_spool`] for hosts of an engine.
 ///
 /// # Errors
-/// As [`FileHistory::open`].
+/// As [`FileHistory::open_with_spool`].
 pub fn open(
     folder: &Path,
+    spool: Option<&Path>,
     rules: Vec<HistoryRule>,
     engine: &Engine,
     wake: Box<dyn Wake>,
     wall: Timestamp,
 ) -> Result<Box<dyn History>, HistoryError> {
-    Ok(Box::new(FileHistory::open(
-        folder, rules, engine, wake, wall,
+    Ok(Box::new(FileHistory::open_with_spool(
+        folder, spool, rules, engine, wake, wall,
     )?))
 }
 
@@ -66,6 +70,9 @@ pub struct FileHistory {
     recorder: Mutex<Recorder>,
     /// What the recorder counted, as of its last step. Locked only for moments.
     recorder_figures: Mutex<RecorderFigures>,
+    /// Where the log is. Locked after the recorder.
+    spooling: Mutex<Spooling>,
+    /// Locked after `spooling`.
     catalogue: Mutex<Catalogue>,
     /// All series, in the order of their names and ids. Locked after the catalogue.
     series: Mutex<Arc<Vec<Series>>>,
@@ -73,8 +80,8 @@ pub struct FileHistory {
     stored: Mutex<Stored>,
     /// Parts that were replaced, whose files may still be read.
     unused: Mutex<Vec<Arc<Part>>>,
-    /// Paths of files that cannot be joined, because they are damaged.
-    skipped: Mutex<BTreeSet<String>>,
+    /// Files that could not be joined.
+    skipped: Mutex<join::Skipped>,
     /// Paths of files that may have expired but could not be read, each with the time of the next
     /// attempt.
     unknown_expiry: Mutex<HashMap<String, i64>>,
@@ -107,12 +114,30 @@ impl FileHistory {
         wake: Box<dyn Wake>,
         wall: Timestamp,
     ) -> Result<Self, HistoryError> {
+        Self::open_with_spool(folder, None, rules, engine, wake, wall)
+    }
+
+    /// The same with a folder on another disk, the spool, which takes rows while the folder cannot
+    /// be written. It is created if there is none, but the folder that it is in must exist. A spool
+    /// that cannot be used now does not keep the history from being opened.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the spool belongs to another history.
+    pub fn open_with_spool(
+        folder: impl Into<PathBuf>,
+        spool: Option<&Path>,
+        rules: Vec<HistoryRule>,
+        engine: &Engine,
+        wake: Box<dyn Wake>,
+        wall: Timestamp,
+    ) -> Result<Self, HistoryError> {
         let folder = folder.into();
-        Self::try_open(&folder, rules, engine, wake, wall).map_err(|error| error.of(&folder))
+        Self::try_open(&folder, spool, rules, engine, wake, wall).map_err(|error| error.of(&folder))
     }
 
     fn try_open(
         folder: &Path,
+        spool: Option<&Path>,
         rules: Vec<HistoryRule>,
         engine: &Engine,
         wake: Box<dyn Wake>,
@@ -126,27 +151,75 @@ impl FileHistory {
         if has_files && !path.exists() {
             return Err(absence(folder)?);
         }
-        let mut catalogue = Catalogue::open(&path, !has_files)?;
-        let mut series = catalogue.series()?;
-        let rows = catalogue.parts()?;
+        let opened = Catalogue::open(&path, !has_files).and_then(|mut catalogue| {
+            let content = Snapshot::of(&mut catalogue)?;
+            Ok((catalogue, content))
+        });
+        let (mut catalogue, content) = match opened {
+            // The spool can record, so the catalogue is written later.
+            Err(error) if spool.is_some() && error.is_of_disk() => {
+                let content = Snapshot::read(folder).map_err(|_| error)?;
+                (Catalogue::unopened(&path), content)
+            }
+            opened => opened?,
+        };
+        let Snapshot {
+            mut series,
+            parts: rows,
+            spool_logs,
+        } = content;
+        let mut spooling = Spooling::new(spool);
+        let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
         let mut damage = Vec::new();
-        let apart = orphans::remove(folder, &rows, &segments)?;
+        let keep_of = |series: &Series| rules::keep_of(&rules, series);
+        let is_expired = |spans: &[(Series, SeriesSpan)]| {
+            let times = spans.iter().map(|(series, span)| (series, span.last_time));
+            join::expiry_of(times, &keep_of) < wall.as_nanos()
+        };
+        let apart = match orphans::remove(folder, &rows, &segments, &is_expired) {
+            // The next start removes them.
+            Err(error) if spool.is_some() && error.is_of_disk() => 0,
+            removed => removed?,
+        };
         if apart > 0 {
             damage.push(orphans::sentence(apart));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
-        let unsealed = Unsealed::read(folder, sealed, wall)?;
+        let ends = spooling.ends_before(&spooled);
+        let mut unsealed = Unsealed::read_up_to(folder, sealed, &ends, wall)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
-            catalogue.add_series(&new)?;
+            spooling.enter_at_start(&new, &mut catalogue)?;
             series.extend(new);
         }
         damage.extend(unsealed.damaged.iter().map(DamagedLog::sentence));
         let newest = unsealed.newest.max(sealed);
-        let (frozen, old) = (unsealed.segments, unsealed.sealed);
-        let frozen = frozen.into_iter().map(Arc::new).collect();
+        let frozen = std::mem::take(&mut unsealed.segments);
+        let mut tail = Tail {
+            open: Segment::new(newest),
+            frozen: frozen.into_iter().map(Arc::new).collect(),
+        };
+        for log in spooled {
+            let Some(mut recovered) = spooling.read(&log) else {
+                continue;
+            };
+            let mut new = Vec::new();
+            spool::translate(&mut recovered, &series, &mut new);
+            spooling.enter_at_start(&new, &mut catalogue)?;
+            series.extend(new);
+            tail.open.number += 1;
+            let mut segment = Segment::in_spool(tail.open.number, log);
+            let damaged = unsealed::fill(&mut segment, &recovered, wall);
+            damage.extend(damaged.map(|damaged| format!("in the spool, {}", damaged.sentence())));
+            let follows = recovered.follows.map_or(0, |end| end.segment);
+            if recovered.last_commit.is_some() && follows >= unsealed.newest_commit {
+                unsealed.interrupted = unsealed::interruption(&recovered);
+            }
+            tail.insert(segment);
+        }
+        let number = tail.open.number + 1;
         let mut of_engine = Rows::new(None);
         unsealed
             .interrupted
@@ -160,9 +233,24 @@ impl FileHistory {
             },
             event: HistoryEvent::Started,
         });
-        let log = Log::create(folder, newest + 1)?;
+        let log = match Log::create(folder, number) {
+            Ok(log) => {
+                tail.open = Segment::new(number);
+                log
+            }
+            Err(error) => {
+                // All of the logs of earlier runs was acknowledged, as far as this run knows.
+                let left = LogEnd {
+                    segment: unsealed.newest,
+                    bytes: u64::MAX,
+                };
+                let begun = spooling.begin(error.of(folder), left, number, wall);
+                let (log, open) = begun.map_err(Error::Placed)?;
+                tail.open = open;
+                log
+            }
+        };
         let consumer = Consumer::service(engine.clone(), wake);
-        let open = Segment::new(log.segment);
         let recorder = Recorder::new(engine.clone(), consumer, rules.clone(), log, of_engine);
         let state = match damage.as_slice() {
             [] => String::new(),
@@ -174,10 +262,11 @@ impl FileHistory {
             rules,
             recorder: Mutex::new(recorder),
             recorder_figures: Mutex::default(),
+            spooling: Mutex::new(spooling),
             catalogue: Mutex::new(catalogue),
             series: Mutex::default(),
             stored: Mutex::new(Stored {
-                tail: Tail { open, frozen },
+                tail,
                 parts: Arc::new(parts),
             }),
             unused: Mutex::default(),
@@ -188,18 +277,26 @@ impl FileHistory {
         history.set_series(series);
         // Before anything is removed that shows how the last run ended.
         let mut recorder = lock(&history.recorder);
-        let begun = recorder.commit_start(wall, &mut |id, rows| {
-            lock(&history.stored).tail.open.add(id, rows, wall);
+        let begun = history.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+            recorder.commit_start(wall, &mut |id, rows| {
+                lock(&history.stored).tail.open.add(id, rows, wall);
+            })
         });
         if let Err(error) = begun {
             // The next attempt creates another one.
-            let _ = std::fs::remove_file(log::path(folder, newest + 1));
+            let _ = std::fs::remove_file(log::path(folder, number));
+            let open = &lock(&history.stored).tail.open;
+            lock(&history.spooling).abandon(open);
             return Err(error);
         }
         history.note_figures(&recorder);
         drop(recorder);
-        for number in old {
-            remove_if_there(&log::path(folder, number))?;
+        for number in unsealed.sealed {
+            match remove_if_there(&log::path(folder, number)) {
+                // The next start removes it.
+                Err(error) if spool.is_some() && error.is_of_disk() => {}
+                removed => removed?,
+            }
         }
         Ok(history)
     }
@@ -211,10 +308,12 @@ impl FileHistory {
 
     fn try_follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), Error> {
         let mut recorder = lock(&self.recorder);
+        let mut spooling = lock(&self.spooling);
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let before = series.len();
-        let followed = recorder.follow(handles, wall, &mut catalogue, &mut series);
+        let enter = &mut |new: &[Series]| spooling.enter(new, &mut catalogue);
+        let followed = recorder.follow(handles, wall, enter, &mut series);
         if series.len() > before {
             self.set_series(series);
         }
@@ -223,26 +322,21 @@ impl FileHistory {
 
     fn try_record(&self, moment: Moment) -> Result<Option<Tick>, Error> {
         let mut recorder = lock(&self.recorder);
-        if lock(&self.stored).tail.frozen.len() >= FROZEN_MAX {
-            return Ok(Some(moment.now.saturating_add(NO_ROOM)));
+        if let Some(wait) = self.choose_place(&mut recorder, moment) {
+            return Ok(Some(wait));
         }
-        let recorded = recorder.record(moment, &mut |series, rows| {
-            lock(&self.stored).tail.open.add(series, rows, moment.wall);
+        let recorded = self.commit_somewhere(&mut recorder, moment.wall, &mut |recorder| {
+            recorder.record(moment, &mut |series, rows| {
+                lock(&self.stored).tail.open.add(series, rows, moment.wall);
+            })
         });
         self.note_figures(&recorder);
         let next = recorded?;
         if lock(&self.stored).tail.open.is_full(moment.wall) {
             self.begin_segment(&mut recorder, moment.wall)?;
+            self.note_figures(&recorder);
         }
-        Ok(next)
-    }
-
-    fn begin_segment(&self, recorder: &mut Recorder, wall: Timestamp) -> Result<(), Error> {
-        let number = recorder.segment() + 1;
-        recorder.begin_segment(Log::create(&self.folder, number)?, wall)?;
-        self.note_figures(recorder);
-        lock(&self.stored).tail.freeze(number);
-        Ok(())
+        Ok(self.with_retry(next, moment.now))
     }
 
     /// Records what happened until now, and closes the segment, so that maintenance moves it to
@@ -259,14 +353,19 @@ impl FileHistory {
     /// Does one step of maintenance: moves the oldest closed segment to files, removes what is no
     /// longer kept, or joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
+        self.find_spool(wall)?;
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));
         let keep_of = |series: &Series| rules::keep_of(&self.rules, series);
         if let Some(segment) = oldest {
-            let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
-            self.replace(&[], added, Some(segment.number))?;
-            remove_if_there(&log::path(&self.folder, segment.number))?;
+            match &segment.spool_log {
+                Some(spool_log) => self.seal_spooled(&segment, spool_log, wall)?,
+                None => {
+                    self.seal_segment(&segment, None)?;
+                    remove_if_there(&log::path(&self.folder, segment.number))?;
+                }
+            }
             return Ok(true);
         }
         let parts = Arc::clone(&lock(&self.stored).parts);
@@ -296,42 +395,49 @@ impl FileHistory {
                 }],
             };
             let is_kept = !added.is_empty();
-            self.replace(std::slice::from_ref(part), added, None)?;
+            self.replace(std::slice::from_ref(part), added, None, None)?;
             if is_kept {
                 // It is the same file.
                 lock(&self.unused).retain(|one| one.row.path != part.row.path);
             }
             return Ok(true);
         }
-        let chosen = join::choose(&parts, &lock(&self.skipped), join::FILES_MIN);
-        drop(parts);
+        let skipped = lock(&self.skipped).now(now);
+        let chosen = join::choose(&parts, &skipped, join::FILES_MIN);
         if chosen.is_empty() {
             return Ok(false);
         }
         match join::join(&self.folder, &chosen, &series, &keep_of, now) {
             Ok(joined) => {
-                self.replace(&chosen, joined.into_iter().collect(), None)?;
+                self.replace(&chosen, joined.into_iter().collect(), None, None)?;
                 Ok(true)
             }
-            Err(Error::Damaged(_) | Error::Io(_)) => {
+            Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
                 // They stay as they are; what can be read of them is read.
-                let mut skipped = lock(&self.skipped);
-                skipped.extend(chosen.iter().map(|part| part.row.path.clone()));
+                let is_damage = matches!(error, Error::Damaged(_));
+                lock(&self.skipped).add(&chosen, is_damage, &parts, now);
                 Ok(true)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces parts by others, and forgets a segment whose rows these have.
+    /// Replaces parts by others, and forgets a segment whose rows these have, and its log in the
+    /// spool.
     fn replace(
         &self,
         removed: &[Arc<Part>],
         added: Vec<PartRow>,
         segment: Option<u64>,
+        spool_log: Option<&SpoolLog>,
     ) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        lock(&self.catalogue).replace_parts(&paths, &added)?;
+        {
+            let mut spooling = lock(&self.spooling);
+            let mut catalogue = lock(&self.catalogue);
+            spooling.enter_pending(&mut catalogue)?;
+            catalogue.replace_parts(&paths, &added, spool_log)?;
+        }
         // A file with the name of one that it replaces is not removed.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
@@ -391,11 +497,18 @@ impl FileHistory {
         let read = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
         let (mut page, work) = read.map_err(|error| error.of(&self.folder))?;
         self.unload_parts();
-        page.state = match (&*self.damage, &*page.state) {
-            (damage, "") => damage.to_owned(),
-            ("", state) => state.to_owned(),
-            (damage, state) => format!("{damage}; {state}"),
+        let unloaded = match lock(&self.stored).tail.unloaded_rows() {
+            0 => String::new(),
+            rows => format!(
+                "{rows} rows are only in the spool, and are missing here until they are back"
+            ),
         };
+        let sentences = [&self.damage, &unloaded, &page.state].into_iter();
+        let sentences: Vec<&str> = sentences
+            .map(String::as_str)
+            .filter(|sentence| !sentence.is_empty())
+            .collect();
+        page.state = sentences.join("; ");
         Ok((page, work))
     }
 
@@ -439,7 +552,9 @@ impl History for FileHistory {
 
     fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError> {
         let done = self.try_maintain(wall);
-        done.map_err(|error| error.of(&self.folder))
+        let done = done.map_err(|error| error.of(&self.folder));
+        lock(&self.spooling).note_maintenance(done.as_ref().err());
+        done
     }
 
     fn is_maintenance_due(&self) -> bool {
@@ -456,8 +571,10 @@ impl History for FileHistory {
 
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
         let mut recorder = lock(&self.recorder);
-        let closed = recorder.close(wall, &mut |series, rows| {
-            lock(&self.stored).tail.open.add(series, rows, wall);
+        let closed = self.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+            recorder.close(wall, &mut |series, rows| {
+                lock(&self.stored).tail.open.add(series, rows, wall);
+            })
         });
         self.note_figures(&recorder);
         drop(recorder);
@@ -476,8 +593,13 @@ impl History for FileHistory {
             recorded,
             lost,
             unsealed: stored.tail.rows() as u64,
+            spooled: stored.tail.spooled_rows() as u64,
             bytes: of_parts + log_bytes,
         }
+    }
+
+    fn spool(&self) -> Option<SpoolState> {
+        lock(&self.spooling).state()
     }
 }
 
@@ -489,10 +611,13 @@ impl fmt::Debug for FileHistory {
     }
 }
 
-/// Creates the folder, for its user alone.
+/// Creates the folder, for its user alone. It survives a loss of power.
 fn create(folder: &Path) -> Result<(), Error> {
+    let missing = folder.ancestors().take_while(|above| !above.exists());
+    let missing: Vec<&Path> = missing.filter(|above| *above != Path::new("")).collect();
     let mut builder = DirBuilder::new();
-    Ok(builder.recursive(true).mode(0o700).create(folder)?)
+    builder.recursive(true).mode(0o700).create(folder)?;
+    missing.into_iter().try_for_each(sync_name)
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use trunkline_types::history::{
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Scope, Tick, Timestamp};
 
-use crate::catalogue::{ADDED, Catalogue, ENGINE_SERIES, RETIRED, STOPPED, Series};
+use crate::catalogue::{ADDED, ENGINE_SERIES, RETIRED, STOPPED, Series};
 use crate::error::Error;
 use crate::files::schema::{Storage, number_of};
-use crate::log::Log;
+use crate::log::{Log, LogEnd};
 use crate::rules::settings_of;
 
 /// The subscription of the variables of which every update is recorded. Those of the others follow.
@@ -129,10 +129,6 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn segment(&self) -> u64 {
-        self.log.segment
-    }
-
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log.bytes()
     }
@@ -142,12 +138,12 @@ impl Recorder {
     }
 
     /// Starts or ends the recording of these variables. `series` is the list of all series, which
-    /// grows by new ones.
+    /// grows by new ones after `enter` has entered them in the catalogue.
     pub(crate) fn follow(
         &mut self,
         handles: &[u32],
         wall: Timestamp,
-        catalogue: &mut Catalogue,
+        enter: EnterSeries<'_>,
         series: &mut Vec<Series>,
     ) -> Result<(), Error> {
         // What was written before comes before, also of variables that are replaced.
@@ -163,7 +159,7 @@ impl Recorder {
             is_shared.then(|| (Arc::clone(variable), settings))
         });
         let wanted: Vec<(Arc<Variable>, HistorySettings)> = wanted.collect();
-        let ids = ids_of(&wanted, catalogue, series)?;
+        let ids = ids_of(&wanted, enter, series)?;
         for ((variable, settings), (id, is_new)) in wanted.into_iter().zip(ids) {
             let begins = is_new || self.ended.remove(&id);
             self.add(&variable, settings, id, begins, wall);
@@ -403,13 +399,24 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the log by that of the next segment, which begins with the time.
-    pub(crate) fn begin_segment(&mut self, mut log: Log, wall: Timestamp) -> Result<(), Error> {
+    /// Replaces the log by that of the next segment, which begins with the time. Returns the former
+    /// one.
+    pub(crate) fn begin_segment(&mut self, mut log: Log, wall: Timestamp) -> Result<Log, Error> {
         let mut commit = log.begin();
         commit.note(wall);
         commit.finish()?;
-        self.log = log;
-        Ok(())
+        Ok(self.replace_log(log))
+    }
+
+    /// Replaces the log, and returns the former one.
+    pub(crate) fn replace_log(&mut self, log: Log) -> Log {
+        std::mem::replace(&mut self.log, log)
+    }
+
+    /// Removes what a failed commit has left in the log, and returns its end.
+    pub(crate) fn end_log(&mut self) -> LogEnd {
+        self.log.cut();
+        self.log.end()
     }
 
     /// Commits the events of the start.
@@ -478,11 +485,14 @@ impl Recorder {
     }
 }
 
+/// Enters new series in the catalogue.
+pub(crate) type EnterSeries<'a> = &'a mut dyn FnMut(&[Series]) -> Result<(), Error>;
+
 /// Returns the ids of the series of these variables, and which are new: they are added to the
 /// catalogue and to `series`.
 fn ids_of(
     wanted: &[(Arc<Variable>, HistorySettings)],
-    catalogue: &mut Catalogue,
+    enter: EnterSeries<'_>,
     series: &mut Vec<Series>,
 ) -> Result<Vec<(u32, bool)>, Error> {
     let mut known: HashMap<&str, Vec<(&DataType, u32)>> = HashMap::new();
@@ -517,7 +527,7 @@ fn ids_of(
     });
     let ids = ids.collect();
     if !new.is_empty() {
-        catalogue.add_series(&new)?;
+        enter(&new)?;
         series.extend(new);
     }
     Ok(ids)

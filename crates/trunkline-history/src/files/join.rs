@@ -1,6 +1,6 @@
 //! Joins small files of one date into larger ones, and leaves out rows that are no longer kept.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use trunkline_types::history::Rows;
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::merge::Merge;
-use crate::files::part::{Part, PartWriter, SeriesSpan, segments_of};
+use crate::files::part::{Part, PartWriter, segments_of};
 use crate::files::seal::expires_of;
 use crate::files::summary::Expected;
 
@@ -24,6 +24,61 @@ const JOINED_BYTES: u64 = 64 << 20;
 const FILES_MAX: usize = 32;
 /// Small files of a date that the engine joins at once, at least.
 pub(crate) const FILES_MIN: usize = 8;
+
+/// Delays, in nanoseconds, before files are joined again whose disk had no room or failed.
+const RETRY_MIN: i64 = 60_000_000_000;
+const RETRY_MAX: i64 = 3_600_000_000_000;
+
+/// Files that could not be joined.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped(BTreeMap<String, Retry>);
+
+#[derive(Clone, Copy, Debug)]
+enum Retry {
+    /// The file is damaged.
+    Never,
+    After {
+        failed: i64,
+        delay: i64,
+    },
+}
+
+impl Skipped {
+    /// Returns the files that must not be joined now.
+    pub(crate) fn now(&self, now: i64) -> BTreeSet<String> {
+        let is_skipped = |retry: &Retry| match retry {
+            Retry::Never => true,
+            // The clock may have been set back.
+            Retry::After { failed, delay } => (0..*delay).contains(&now.saturating_sub(*failed)),
+        };
+        let skipped = self.0.iter().filter(|(_, retry)| is_skipped(retry));
+        skipped.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Notes files that could not be joined, and forgets those that are not there any more.
+    pub(crate) fn add(
+        &mut self,
+        files: &[Arc<Part>],
+        is_damage: bool,
+        all: &[Arc<Part>],
+        now: i64,
+    ) {
+        self.0
+            .retain(|path, _| all.iter().any(|part| part.row.path == *path));
+        for part in files {
+            let path = part.row.path.clone();
+            let delay = match self.0.get(&path) {
+                Some(Retry::After { delay, .. }) => delay.saturating_mul(2).min(RETRY_MAX),
+                _ => RETRY_MIN,
+            };
+            let retry = match is_damage {
+                true => Retry::Never,
+                false => Retry::After { failed: now, delay },
+            };
+            self.0.insert(path, retry);
+        }
+    }
+}
 
 /// Returns at least `least` files that should be joined; empty if there are none. They are of one
 /// date and in the order of their segments. `skipped` are the paths of files that could not be read.
@@ -84,13 +139,27 @@ pub(crate) fn expiry(
 ) -> Result<i64, Error> {
     let known: HashMap<u32, &Series> = series.iter().map(|one| (one.id, one)).collect();
     let of_engine = Series::of_engine();
-    let of_span = |(id, span): (u32, SeriesSpan)| {
-        let keep = keep_of(known.get(&id).copied().unwrap_or(&of_engine));
-        let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
-        keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep))
-    };
     let spans = part.spans()?.into_iter();
-    Ok(spans.map(of_span).max().unwrap_or(i64::MIN))
+    let times = spans.map(|(id, span)| {
+        (
+            known.get(&id).copied().unwrap_or(&of_engine),
+            span.last_time,
+        )
+    });
+    Ok(expiry_of(times, keep_of))
+}
+
+/// Returns the time after which none of the rows of these series, each with its last time, is kept.
+pub(crate) fn expiry_of<'s>(
+    times: impl Iterator<Item = (&'s Series, i64)>,
+    keep_of: &dyn Fn(&Series) -> Option<Duration>,
+) -> i64 {
+    let expiries = times.map(|(series, last_time)| {
+        let keep = keep_of(series);
+        let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+        keep.map_or(i64::MAX, |keep| last_time.saturating_add(keep))
+    });
+    expiries.max().unwrap_or(i64::MIN)
 }
 
 /// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows

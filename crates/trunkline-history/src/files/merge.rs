@@ -10,8 +10,8 @@ use trunkline_types::history::{RowKey, Rows};
 use crate::catalogue::Series;
 use crate::error::Error;
 use crate::files::part::{Part, PartStream};
+use crate::files::row_order::{first_key, next_key, previous_key};
 use crate::files::schema::Projection;
-use crate::query::{first_key, next_key, previous_key};
 
 /// Bytes of values that are read at a time from all files together.
 pub(crate) const MERGE_BYTES: usize = 32 << 20;

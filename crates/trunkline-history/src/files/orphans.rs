@@ -3,17 +3,27 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::PartRow;
+use crate::catalogue::{PartRow, Series};
 use crate::error::Error;
+use crate::files::footer::{self, FooterContent};
 use crate::files::join::date_of;
-use crate::files::part::{self, Part};
-use crate::files::{files_in, footer, summary};
+use crate::files::part::{self, Part, SeriesSpan};
+use crate::files::{files_in, summary};
 use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
 
-/// Removes unfinished files, and files whose rows are still in the log or in the files of the
-/// catalogue. Other files that the catalogue does not have are set apart: nothing that may be the
-/// only copy is removed. Returns the number of files that were set apart.
-pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<usize, Error> {
+/// Decides by the series of a file, each with the extent of its rows, whether all of them have expired.
+pub(crate) type HasExpired<'a> = &'a dyn Fn(&[(Series, SeriesSpan)]) -> bool;
+
+/// Removes unfinished files, files whose rows are still in the log or in the files of the catalogue,
+/// and files all of whose rows have expired. Other files that the catalogue does not have are set
+/// apart: nothing that may be the only copy is removed. Returns the number of files that were set
+/// apart.
+pub(crate) fn remove(
+    folder: &Path,
+    known: &[PartRow],
+    logs: &[u64],
+    is_expired: HasExpired<'_>,
+) -> Result<usize, Error> {
     let mut count = 0;
     let unfinished = folder.join(UNFINISHED);
     if unfinished.exists() {
@@ -25,14 +35,17 @@ pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<u
         if paths.contains(path.as_str()) {
             continue;
         }
-        let own = segments(folder, &path);
+        let content = content(folder, &path);
+        let has_expired = |content: &FooterContent| is_expired(&content.series);
+        let is_removed = content.as_ref().is_some_and(has_expired);
+        let own = own_segments(content.as_ref(), &path);
         let in_logs = matches!(own.as_slice(), [(one, last)] if one == last && logs.contains(one));
         let from = folder.join(&path);
         let of_date = || segments_of(folder, date_of(&path), known);
         let others = segments_of_date
             .entry(date_of(&path).to_owned())
             .or_insert_with(of_date);
-        if in_logs || are_in(&own, others) {
+        if is_removed || in_logs || are_in(&own, others) {
             remove_if_there(&from)?;
         } else {
             set_apart(folder, &path)?;
@@ -53,7 +66,7 @@ fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
     let numbered = (2..).map(|number: u64| apart.join(number.to_string()));
     let is_free = |place: &PathBuf| {
         // The copy may be there alone, if this was interrupted.
-        !place.join(path).exists() && !(has_copy && place.join(copy).exists())
+        !(place.join(path).exists() || has_copy && place.join(copy).exists())
     };
     let place = std::iter::once(apart.clone()).chain(numbered).find(is_free);
     let place = place.unwrap_or(apart);
@@ -110,10 +123,15 @@ fn are_in(own: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
 
 /// The segments of the log whose rows a file has: by its footer, or by its name if that cannot be
 /// read.
-pub(crate) fn segments(folder: &Path, path: &str) -> Vec<(u64, u64)> {
-    let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
-    match footer.and_then(|footer| footer.content()) {
-        Ok(content) => content.note.segments,
-        Err(_) => part::segments_of(path).into_iter().collect(),
+fn own_segments(content: Option<&FooterContent>, path: &str) -> Vec<(u64, u64)> {
+    match content {
+        Some(content) => content.note.segments.clone(),
+        None => part::segments_of(path).into_iter().collect(),
     }
+}
+
+/// The content of a file's footer; `None` if it cannot be read.
+fn content(folder: &Path, path: &str) -> Option<FooterContent> {
+    let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
+    footer.and_then(|footer| footer.content()).ok()
 }

@@ -94,7 +94,7 @@ pub(crate) struct SeriesSpan {
 /// sorted, in one piece or in several.
 pub(crate) struct PartWriter {
     path: PathBuf,
-    unfinished: PathBuf,
+    unfinished: Unfinished,
     writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
     batch: Batch,
     /// The lines of the index.
@@ -106,6 +106,15 @@ pub(crate) struct PartWriter {
     first_row: u64,
     series_times: Option<(i64, i64)>,
     summarizer: Summarizer,
+}
+
+/// A file without its name, which is removed if it cannot be completed.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 fn properties() -> Result<WriterProperties, Error> {
@@ -141,8 +150,8 @@ impl PartWriter {
         let unfinished = folder.join(UNFINISHED);
         std::fs::create_dir_all(&unfinished)?;
         let name = path.replace('/', "_");
-        let (path, unfinished) = (folder.join(path), unfinished.join(name));
-        let file = File::create(&unfinished)?;
+        let (path, unfinished) = (folder.join(path), Unfinished(unfinished.join(name)));
+        let file = File::create(&unfinished.0)?;
         let file = ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file));
         let writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties()?))?;
         Ok(Self {
@@ -279,13 +288,13 @@ impl PartWriter {
             .map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
-        let footer = Footer::of_file(&File::open(&self.unfinished)?, note.data_bytes)?;
+        let footer = Footer::of_file(&File::open(&self.unfinished.0)?, note.data_bytes)?;
         let path = inside(folder, &self.path);
         footer.write_copy(&footer::copy_path(folder, &path))?;
         if let Some(parent) = self.path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        std::fs::rename(&self.unfinished, &self.path)?;
+        std::fs::rename(&self.unfinished.0, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
             // Each of these may be new in the next one.

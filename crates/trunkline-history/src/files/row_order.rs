@@ -89,3 +89,46 @@ pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> RowVa
         _ => RowValue::Bad,
     }
 }
+
+/// The smallest key after this one.
+pub(crate) fn next_key(key: RowKey) -> RowKey {
+    match (key.sequence.checked_add(1), key.epoch.checked_add(1)) {
+        (Some(sequence), _) => RowKey { sequence, ..key },
+        (None, Some(epoch)) => RowKey {
+            epoch,
+            sequence: 0,
+            ..key
+        },
+        (None, None) => key.time.checked_add(1).map_or(key, first_key),
+    }
+}
+
+/// The largest key before this one.
+pub(crate) fn previous_key(key: RowKey) -> RowKey {
+    match (key.sequence.checked_sub(1), key.epoch.checked_sub(1)) {
+        (Some(sequence), _) => RowKey { sequence, ..key },
+        (None, Some(epoch)) => RowKey {
+            epoch,
+            sequence: u64::MAX,
+            ..key
+        },
+        (None, None) => key.time.checked_sub(1).map_or(key, last_key),
+    }
+}
+
+/// The smallest key of a time.
+pub(crate) fn first_key(time: i64) -> RowKey {
+    RowKey {
+        time,
+        ..RowKey::default()
+    }
+}
+
+/// The largest key of a time.
+pub(crate) fn last_key(time: i64) -> RowKey {
+    RowKey {
+        time,
+        epoch: u64::MAX,
+        sequence: u64::MAX,
+    }
+}

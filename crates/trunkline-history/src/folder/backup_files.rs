@@ -13,10 +13,9 @@ use trunkline_engine::history::HistoryError;
 use crate::catalogue::{Catalogue, PartRow};
 use crate::error::Error;
 use crate::files::part::Part;
-use crate::folder::lock_file;
-pub use crate::folder::lock_file::LOCK;
-use crate::log;
+pub use crate::lock_file::LOCK;
 pub use crate::paths::{CATALOGUE, UNFINISHED};
+use crate::{lock_file, log};
 
 /// A log of a history.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,13 +11,13 @@ use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
 use crate::files::join::{self};
 use crate::files::merge::Merge;
-use crate::files::part::Part;
+use crate::files::part::{Part, SeriesSpan};
 use crate::files::{orphans, seal};
-use crate::folder::{FolderError, absence, lock_file};
-use crate::log;
+use crate::folder::{FolderError, absence};
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::{CATALOGUE, remove_if_there};
 use crate::rules::keep_of;
+use crate::{lock_file, log};
 
 /// Files of one date that are joined at once, at least.
 const FILES_MIN: usize = 2;
@@ -82,7 +82,12 @@ impl<'a> Tidy<'a> {
         let mut catalogue = Catalogue::open(&folder.join(CATALOGUE), false)?;
         let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
-        let apart = orphans::remove(folder, &rows, &log::segments(folder)?)?;
+        let keep_of = |series: &Series| keep_of(rules, series);
+        let is_expired = |spans: &[(Series, SeriesSpan)]| {
+            let times = spans.iter().map(|(series, span)| (series, span.last_time));
+            !rules.is_empty() && join::expiry_of(times, &keep_of) < wall.as_nanos()
+        };
+        let apart = orphans::remove(folder, &rows, &log::segments(folder)?, &is_expired)?;
         let mut done = Compacted::default();
         if apart > 0 {
             done.damage.push(orphans::sentence(apart));
@@ -212,7 +217,7 @@ impl<'a> Tidy<'a> {
 
     fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        self.catalogue.replace_parts(&paths, &added)?;
+        self.catalogue.replace_parts(&paths, &added, None)?;
         // A file with the name of one that it replaces is not removed.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         self.parts.retain(|part| !paths.contains(&part.row.path));

@@ -3,7 +3,6 @@
 pub mod backup_files;
 pub(crate) mod compact;
 pub(crate) mod export;
-pub(crate) mod lock_file;
 pub(crate) mod rebuild;
 pub(crate) mod verify;
 
@@ -23,7 +22,9 @@ use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::files::files_in;
 use crate::files::part::Part;
+use crate::lock_file;
 use crate::log;
+use crate::log::spool;
 use crate::log::tail::{Segment, SeriesRows};
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::{CATALOGUE, SET_APART};
@@ -56,6 +57,11 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is the spool of a history.
+    Spool {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// This user may not use the folder.
     NotPermitted {
         /// The folder.
@@ -76,6 +82,12 @@ impl fmt::Display for FolderError {
             Self::NoHistory { folder } => write!(
                 f,
                 "there is no history in {}; `serve` prints the folder of its history",
+                folder.display()
+            ),
+            Self::Spool { folder } => write!(
+                f,
+                "{} is the spool of a history: its engine moves the rows to the history when that can \
+                 be written; name the folder of the history",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(
@@ -115,6 +127,7 @@ impl FolderError {
         match error {
             Error::InUse => Self::InUse { folder },
             Error::NoHistory => Self::NoHistory { folder },
+            Error::IsSpool => Self::Spool { folder },
             Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
                 Self::NotPermitted { folder }
             }
@@ -406,6 +419,9 @@ fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
 
 /// Returns why there is no catalogue.
 pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
+    if spool::is_spool(folder) {
+        return Ok(Error::IsSpool);
+    }
     let has_folder = folder.is_dir() && !folder.join(CATALOGUE).exists();
     let has_files = || -> Result<bool, Error> {
         Ok(!log::segments(folder)?.is_empty() || !files_in(folder)?.is_empty())

@@ -11,17 +11,18 @@ use std::path::Path;
 
 use trunkline_types::Timestamp;
 
+use crate::catalogue::snapshot::Snapshot;
 use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
 use crate::files::files_in;
 use crate::files::footer::{self, FileNote};
 use crate::files::join::date_of;
 use crate::files::part::SeriesSpan;
+use crate::folder::FolderError;
 use crate::folder::verify::Finding;
-use crate::folder::{FolderError, lock_file};
-use crate::log;
 use crate::log::unsealed::Unsealed;
 use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
+use crate::{lock_file, log};
 
 /// A new catalogue.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,7 +81,8 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let new = unfinished.join(CATALOGUE);
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
-    catalogue.replace_parts(&[], &scanned.parts)?;
+    catalogue.replace_parts(&[], &scanned.parts, None)?;
+    copy_spool_logs(folder, &mut catalogue)?;
     // Moves everything to the one file.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -94,6 +96,17 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
         former,
         left_out: scanned.left_out,
     })
+}
+
+/// Takes over which logs of spools are in files. Only the former catalogue has this.
+fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
+    let Ok(former) = Snapshot::read(folder) else {
+        return Ok(());
+    };
+    for one in &former.spool_logs {
+        catalogue.replace_parts(&[], &[], Some(one))?;
+    }
+    Ok(())
 }
 
 /// Moves the catalogue to a folder of its own, and returns its path.

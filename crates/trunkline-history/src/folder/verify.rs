@@ -19,10 +19,10 @@ use crate::files::schema::Projection;
 use crate::files::summary::SummaryBuilder;
 use crate::files::{files_in, summary};
 use crate::folder::rebuild::scan;
-use crate::folder::{FolderError, absence, lock_file};
-use crate::log;
+use crate::folder::{FolderError, absence};
 use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::CATALOGUE;
+use crate::{lock_file, log};
 
 /// Findings that are kept; the others are counted.
 const FINDINGS_MAX: usize = 10_000;

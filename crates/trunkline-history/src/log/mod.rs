@@ -5,9 +5,11 @@
 //! ```text
 //! header  "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
 //! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the header | payload
-//! payload i64 time of the commit | u8 1 if the engine shut down cleanly here | item*
+//! payload i64 time of the commit | u8 flag | item*
+//! flag    1: the engine shut down cleanly here; 2: a log in the other folder continues this one
 //! item    varint 2 x series     | varint length | rows
 //!         varint 2 x series + 1 | varint length | definition of the series
+//!         varint 1              | varint length | varint segment | varint bytes
 //! definition  varint length | name | varint length | units | data type
 //! ```
 //!
@@ -15,9 +17,12 @@
 //! the segment and the frame's offset in the file (both u64), so that a copy of a frame within a
 //! value is not mistaken for a frame. A commit is one or more frames, written in one call and
 //! followed by `fdatasync`. A series is defined before its first rows in a segment, so that a log
-//! can be read without the catalogue. A frame whose CRC does not match is skipped and reported if
+//! can be read without the catalogue. A log of the spool begins with the segment that it continues
+//! and the number of bytes that were acknowledged of its log: rows after these are in the spool. A
+//! frame whose CRC does not match is skipped and reported if
 //! valid frames follow. Otherwise a crash interrupted its commit, which was never acknowledged.
 
+pub(crate) mod spool;
 pub(crate) mod tail;
 pub(crate) mod unsealed;
 
@@ -42,6 +47,19 @@ const FRAME_HEAD: usize = 16;
 const FRAME_BYTES: usize = 192 << 10;
 /// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
+/// Kind of the item that names the end of the log that this one continues.
+const END_ITEM: u64 = 1;
+/// Values of the flag of a frame.
+const STOPPED: u8 = 1;
+const CONTINUED: u8 = 2;
+
+/// The end of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) segment: u64,
+    /// Number of bytes that were acknowledged.
+    pub(crate) bytes: u64,
+}
 
 /// The file that rows are appended to.
 #[derive(Debug)]
@@ -82,21 +100,30 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<u64>, Error> {
 impl Log {
     /// Creates the log of a new segment. If that fails, it leaves no file.
     pub(crate) fn create(folder: &Path, segment: u64) -> Result<Self, Error> {
-        let created = Self::try_create(folder, segment);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        Self::create_with(&options, folder, segment)
+    }
+
+    /// The same where a file of this name must not be replaced.
+    pub(crate) fn create_new(folder: &Path, segment: u64) -> Result<Self, Error> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        Self::create_with(&options, folder, segment)
+    }
+
+    fn create_with(options: &OpenOptions, folder: &Path, segment: u64) -> Result<Self, Error> {
+        let path = path(folder, segment);
+        let file = options.open(&path)?;
+        let created = Self::begin_file(file, folder, segment);
         if created.is_err() {
             // If it stays, it is a log without rows.
-            let _ = std::fs::remove_file(path(folder, segment));
+            let _ = std::fs::remove_file(path);
         }
         created
     }
 
-    fn try_create(folder: &Path, segment: u64) -> Result<Self, Error> {
-        let path = path(folder, segment);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)?;
+    fn begin_file(mut file: File, folder: &Path, segment: u64) -> Result<Self, Error> {
         let mut head = Vec::with_capacity(HEAD);
         head.extend_from_slice(MAGIC);
         head.extend_from_slice(&segment.to_le_bytes());
@@ -144,6 +171,23 @@ impl Log {
     pub(crate) fn bytes(&self) -> u64 {
         self.len
     }
+
+    /// The end of what was acknowledged.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd {
+            segment: self.segment,
+            bytes: self.len,
+        }
+    }
+
+    /// Removes what a failed commit may have left. That a reader does not find it otherwise either
+    /// is up to the log that continues this one.
+    pub(crate) fn cut(&mut self) {
+        if self.is_dirty {
+            let _ = self.file.set_len(self.len);
+            let _ = self.file.sync_data();
+        }
+    }
 }
 
 /// A commit under construction.
@@ -163,7 +207,7 @@ impl Commit<'_> {
         time: Timestamp,
         define: impl FnOnce() -> Option<&'s Series>,
     ) {
-        self.open_frame(time, false);
+        self.open_frame(time, 0);
         if !self.log.defined.contains(&series)
             && let Some(definition) = define()
         {
@@ -187,7 +231,7 @@ impl Commit<'_> {
                     part.push_mark(*mark);
                 }
             }
-            self.open_frame(time, false);
+            self.open_frame(time, 0);
             self.item(kind, |buffer| encode_rows(&part, 0, 0, buffer));
             self.close_if_long();
             at = end;
@@ -219,16 +263,25 @@ impl Commit<'_> {
 
     /// Adds a frame that contains only the time, unless a frame is open.
     pub(crate) fn note(&mut self, time: Timestamp) {
-        self.open_frame(time, false);
+        self.open_frame(time, 0);
     }
 
-    fn open_frame(&mut self, time: Timestamp, is_stop: bool) {
+    /// Adds the end of the log that this one continues.
+    pub(crate) fn note_end(&mut self, end: LogEnd, time: Timestamp) {
+        self.open_frame(time, 0);
+        self.item(END_ITEM, |buffer| {
+            put_varint(buffer, end.segment);
+            put_varint(buffer, end.bytes);
+        });
+    }
+
+    fn open_frame(&mut self, time: Timestamp, flag: u8) {
         if self.frame.is_none() {
             let buffer = &mut self.log.buffer;
             self.frame = Some(buffer.len());
             buffer.extend_from_slice(&[0; FRAME_HEAD]);
             buffer.extend_from_slice(&time.as_nanos().to_le_bytes());
-            buffer.push(u8::from(is_stop));
+            buffer.push(flag);
         }
     }
 
@@ -251,7 +304,13 @@ impl Commit<'_> {
     /// Adds a frame that marks a clean shutdown of the engine.
     pub(crate) fn stop(&mut self, time: Timestamp) {
         self.close_frame();
-        self.open_frame(time, true);
+        self.open_frame(time, STOPPED);
+    }
+
+    /// Adds a frame that marks that a log in the other folder continues this one.
+    pub(crate) fn hand_over(&mut self, time: Timestamp) {
+        self.close_frame();
+        self.open_frame(time, CONTINUED);
     }
 
     /// Writes the frames that were added, and returns when they are durable.
@@ -284,13 +343,30 @@ pub(crate) struct Recovered {
     pub(crate) last_commit: Option<Timestamp>,
     /// True if the engine shut down cleanly after the last commit.
     pub(crate) is_stopped: bool,
+    /// True if a log in the other folder continues this one.
+    pub(crate) is_continued: bool,
+    /// The end of the log that this one continues, if it is a log of the spool.
+    pub(crate) follows: Option<LogEnd>,
     /// For each damaged part, which was skipped: the time of the last commit before it.
     pub(crate) damage: Vec<Option<Timestamp>>,
 }
 
 /// Reads the log of a segment.
 pub(crate) fn recover(path: &Path, segment: u64) -> Result<Recovered, Error> {
-    parse(&std::fs::read(path)?, segment)
+    recover_up_to(path, segment, None)
+}
+
+/// The same up to the end of what was acknowledged, if that is known.
+pub(crate) fn recover_up_to(
+    path: &Path,
+    segment: u64,
+    end: Option<u64>,
+) -> Result<Recovered, Error> {
+    let mut bytes = std::fs::read(path)?;
+    if let Some(end) = end {
+        bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+    }
+    parse(&bytes, segment)
 }
 
 /// Parses the contents of a log.
@@ -360,12 +436,20 @@ impl Recovered {
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let mut reader = Reader::new(payload);
         self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));
-        self.is_stopped = reader.u8()? == 1;
+        let flag = reader.u8()?;
+        self.is_stopped = flag == STOPPED;
+        self.is_continued = flag == CONTINUED;
         while !reader.is_empty() {
             let kind = reader.varint()?;
             let length = reader.varint()? as usize;
             let id = (kind / 2) as u32;
-            if kind % 2 == 1 {
+            if kind == END_ITEM {
+                let mut end = reader.sub(length)?;
+                self.follows = Some(LogEnd {
+                    segment: end.varint()?,
+                    bytes: end.varint()?,
+                });
+            } else if kind % 2 == 1 {
                 self.series
                     .push(Series::defined(id, reader.bytes(length)?)?);
             } else {

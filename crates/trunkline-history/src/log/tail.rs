@@ -7,12 +7,15 @@ use std::sync::Arc;
 use trunkline_types::Timestamp;
 use trunkline_types::history::Rows;
 
+use crate::catalogue::SpoolLog;
+
 /// Rows, and bytes in memory, from which a segment is closed and sealed.
 pub(crate) const SEGMENT_ROWS: usize = 4 << 20;
 pub(crate) const SEGMENT_BYTES: usize = 96 << 20;
 /// Age from which a segment is closed, in nanoseconds.
 pub(crate) const SEGMENT_AGE: i64 = 3_600_000_000_000;
-/// Segments that may wait to be sealed. With more, nothing is recorded until one is sealed.
+/// Segments that may wait to be sealed. With more, nothing is recorded until one is sealed; those of
+/// the spool do not count, and are not loaded beyond this number.
 pub(crate) const FROZEN_MAX: usize = 3;
 
 /// Rows and events, and bytes in memory, of a chunk. A query copies at most one chunk of a segment.
@@ -31,8 +34,12 @@ pub(crate) struct SeriesRows {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
+    /// Its log in the spool; `None` if its log is in the folder of the history.
+    pub(crate) spool_log: Option<SpoolLog>,
+    /// False if the rows are only in that log, to save memory.
+    pub(crate) is_loaded: bool,
     pub(crate) rows: HashMap<u32, SeriesRows>,
-    /// Number of rows and events.
+    /// Number of rows and events, also of those that are not loaded.
     pub(crate) count: usize,
     /// The time of the first of them; `None` if there are none.
     pub(crate) first_time: Option<i64>,
@@ -44,11 +51,31 @@ impl Segment {
     pub(crate) fn new(number: u64) -> Self {
         Self {
             number,
+            spool_log: None,
+            is_loaded: true,
             rows: HashMap::new(),
             count: 0,
             first_time: None,
             bytes: 0,
             first_commit: None,
+        }
+    }
+
+    /// The same for a log of the spool.
+    pub(crate) fn in_spool(number: u64, spool_log: SpoolLog) -> Self {
+        Self {
+            spool_log: Some(spool_log),
+            ..Self::new(number)
+        }
+    }
+
+    /// The same segment without the rows, which must be in the spool.
+    fn unloaded(&self) -> Self {
+        Self {
+            is_loaded: false,
+            count: self.count,
+            spool_log: self.spool_log.clone(),
+            ..Self::new(self.number)
         }
     }
 
@@ -71,7 +98,9 @@ impl Segment {
 
     pub(crate) fn is_full(&self, now: Timestamp) -> bool {
         let age = self.first_commit.map_or(0, |first| now.nanos_since(first));
-        self.count >= SEGMENT_ROWS || self.bytes >= SEGMENT_BYTES || age >= SEGMENT_AGE
+        // The rows of the spool cannot become files yet, however old they are.
+        let is_old = age >= SEGMENT_AGE && self.spool_log.is_none();
+        self.count >= SEGMENT_ROWS || self.bytes >= SEGMENT_BYTES || is_old
     }
 }
 
@@ -163,14 +192,64 @@ pub(crate) struct Tail {
 
 impl Tail {
     /// Closes the open segment and begins another one.
-    pub(crate) fn freeze(&mut self, number: u64) {
-        let full = std::mem::replace(&mut self.open, Segment::new(number));
+    pub(crate) fn freeze(&mut self, open: Segment) {
+        let full = std::mem::replace(&mut self.open, open);
         self.frozen.push(Arc::new(full));
+        self.unload_excess();
     }
 
+    /// Adds a closed segment, in the order of numbers.
+    pub(crate) fn insert(&mut self, segment: Segment) {
+        let place = self
+            .frozen
+            .partition_point(|one| one.number < segment.number);
+        self.frozen.insert(place, Arc::new(segment));
+        self.unload_excess();
+    }
+
+    /// Number of closed segments whose logs are in the folder of the history.
+    pub(crate) fn closed_in_folder(&self) -> usize {
+        let frozen = self.frozen.iter();
+        frozen.filter(|segment| segment.spool_log.is_none()).count()
+    }
+
+    /// Number of closed segments whose rows are in memory.
+    fn loaded(&self) -> usize {
+        let frozen = self.frozen.iter();
+        frozen.filter(|segment| segment.is_loaded).count()
+    }
+
+    /// Drops rows from memory that the spool has, oldest first, if too many closed segments are
+    /// loaded.
+    fn unload_excess(&mut self) {
+        while self.loaded() > FROZEN_MAX {
+            let mut frozen = self.frozen.iter_mut();
+            match frozen.find(|one| one.is_loaded && one.spool_log.is_some()) {
+                Some(oldest) => *oldest = Arc::new(oldest.unloaded()),
+                None => return,
+            }
+        }
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.frozen.iter().map(Arc::as_ref).chain([&self.open])
+    }
+
+    /// Number of rows and events.
     pub(crate) fn rows(&self) -> usize {
-        let frozen = self.frozen.iter().map(|segment| segment.count);
-        self.open.count + frozen.sum::<usize>()
+        self.segments().map(|segment| segment.count).sum()
+    }
+
+    /// Number of these whose log is in the spool.
+    pub(crate) fn spooled_rows(&self) -> usize {
+        let spooled = self.segments().filter(|one| one.spool_log.is_some());
+        spooled.map(|segment| segment.count).sum()
+    }
+
+    /// Number of these that are only in the spool, not in memory.
+    pub(crate) fn unloaded_rows(&self) -> usize {
+        let unloaded = self.segments().filter(|one| !one.is_loaded);
+        unloaded.map(|segment| segment.count).sum()
     }
 }
 

@@ -8,8 +8,8 @@ use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, STOPPED, Series};
 use crate::error::Error;
-use crate::log;
 use crate::log::tail::Segment;
+use crate::log::{self, LogEnd, Recovered};
 
 /// The logs of a folder, as a run of the engine left them or writes them now.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Unsealed {
     pub(crate) sealed: Vec<u64>,
     /// The number of the newest log; 0 if there is none.
     pub(crate) newest: u64,
+    /// The number of the newest log with a commit; 0 if there is none.
+    pub(crate) newest_commit: u64,
     /// How the last run ended, if it did not stop in an orderly way.
     pub(crate) interrupted: Option<HistoryMark>,
     /// The logs that are damaged.
@@ -47,37 +49,33 @@ impl DamagedLog {
 impl Unsealed {
     /// Reads the logs. Rows up to the segment `sealed` are in files.
     pub(crate) fn read(folder: &Path, sealed: u64, wall: Timestamp) -> Result<Self, Error> {
+        Self::read_up_to(folder, sealed, &[], wall)
+    }
+
+    /// The same. What logs have after these ends was never acknowledged, and is left out.
+    pub(crate) fn read_up_to(
+        folder: &Path,
+        sealed: u64,
+        ends: &[LogEnd],
+        wall: Timestamp,
+    ) -> Result<Self, Error> {
         let mut found = Self::default();
         for number in log::segments(folder)? {
-            let recovered = log::recover(&log::path(folder, number), number)?;
+            let of_it = ends.iter().filter(|end| end.segment == number);
+            let end = of_it.map(|end| end.bytes).min();
+            let recovered = log::recover_up_to(&log::path(folder, number), number, end)?;
             found.newest = found.newest.max(number);
-            let epoch = recovered.last_epoch();
-            if let Some(last) = recovered.last_commit {
+            if recovered.last_commit.is_some() {
                 // Overwritten by what a newer log says.
-                found.interrupted = (!recovered.is_stopped).then_some(HistoryMark {
-                    key: RowKey {
-                        time: last.as_nanos(),
-                        epoch,
-                        sequence: STOPPED,
-                    },
-                    event: HistoryEvent::Interrupted,
-                });
+                found.interrupted = interruption(&recovered);
+                found.newest_commit = number;
             }
             if number <= sealed {
                 found.sealed.push(number);
                 continue;
             }
             let mut segment = Segment::new(number);
-            if !recovered.damage.is_empty() {
-                segment.add(ENGINE_SERIES, &losses(&recovered.damage, epoch, wall), wall);
-                found.damaged.push(DamagedLog {
-                    segment: number,
-                    after: recovered.damage,
-                });
-            }
-            for (id, rows) in &recovered.rows {
-                segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
-            }
+            found.damaged.extend(fill(&mut segment, &recovered, wall));
             found.series.extend(recovered.series);
             found.segments.push(segment);
         }
@@ -95,6 +93,41 @@ impl Unsealed {
             self.segments.push(segment);
         }
     }
+}
+
+/// Adds the rows of a log to its segment. Returns what is damaged in it.
+pub(crate) fn fill(
+    segment: &mut Segment,
+    recovered: &Recovered,
+    wall: Timestamp,
+) -> Option<DamagedLog> {
+    if !recovered.damage.is_empty() {
+        let losses = losses(&recovered.damage, recovered.last_epoch(), wall);
+        segment.add(ENGINE_SERIES, &losses, wall);
+    }
+    for (id, rows) in &recovered.rows {
+        segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
+    }
+    (!recovered.damage.is_empty()).then(|| DamagedLog {
+        segment: segment
+            .spool_log
+            .as_ref()
+            .map_or(segment.number, |one| one.log),
+        after: recovered.damage.clone(),
+    })
+}
+
+/// Returns the event of a run that ended with this log, if it did not stop in an orderly way.
+pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
+    let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
+    Some(HistoryMark {
+        key: RowKey {
+            time: last.as_nanos(),
+            epoch: recovered.last_epoch(),
+            sequence: STOPPED,
+        },
+        event: HistoryEvent::Interrupted,
+    })
 }
 
 /// Returns the series of a log that are not known yet.

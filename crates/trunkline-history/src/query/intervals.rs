@@ -10,9 +10,11 @@ use std::sync::Arc;
 use trunkline_types::history::{Bucket, HistoryMark, RowKey};
 
 use super::progress::SeriesProgress;
-use super::reading::{INDEX_WORK, Last, Reading, Room, TimeSpan, last_key, previous_key};
+use super::reading::{INDEX_WORK, Last, Reading, Room, TimeSpan};
 use crate::error::Error;
-use crate::files::row_order::{RowValue, Step, content_of, has_numbers, steps};
+use crate::files::row_order::{
+    RowValue, Step, content_of, has_numbers, last_key, previous_key, steps,
+};
 use crate::files::summary::{Summary, SummaryBucket};
 
 /// Bounds of what is read at a time.

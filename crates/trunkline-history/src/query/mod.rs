@@ -24,8 +24,8 @@ use trunkline_types::history::{
 use self::intervals::Intervals;
 use self::points::Points;
 use self::progress::{Progress, SeriesProgress};
+pub(crate) use self::reading::View;
 use self::reading::{Last, Page, Reading, Room, TimeSpan};
-pub(crate) use self::reading::{View, first_key, next_key, previous_key};
 use self::wanted::Wanted;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;

@@ -8,9 +8,9 @@ use trunkline_types::{DataType, Quality, Reason};
 
 use super::intervals::Next;
 use super::progress::SeriesProgress;
-use super::reading::{Last, Reading, Room, TimeSpan, last_key, previous_key};
+use super::reading::{Last, Reading, Room, TimeSpan};
 use crate::error::Error;
-use crate::files::row_order::{RowValue, Step, content_of, steps};
+use crate::files::row_order::{RowValue, Step, content_of, last_key, previous_key, steps};
 use crate::files::schema::number_of;
 
 /// Bounds of what is read at a time.

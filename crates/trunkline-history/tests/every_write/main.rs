@@ -18,7 +18,7 @@ use std::env;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use trunkline_crashpoints::{Image, Point};
+use trunkline_crashpoints::{Case, Image, Point};
 use trunkline_types::Value;
 
 use crate::rig::{Line, Plant, SECOND, START, assert_same};
@@ -30,10 +30,35 @@ const DRAWS: usize = 2;
 const CHECKED: usize = 350;
 
 fn main() {
-    let name = "history_cut_off_at_any_write_has_each_acknowledged_row_once";
-    let work = |folder: &Path| _ = steps::work(folder, trunkline_crashpoints::done);
-    trunkline_crashpoints::test(name, work, check_points);
+    trunkline_crashpoints::test(&[
+        Case {
+            name: "history_cut_off_at_any_write_has_each_acknowledged_row_once",
+            work: |folder| _ = steps::work(folder, trunkline_crashpoints::done),
+            check: |points, folder| check_points(points, folder, steps::work, &check),
+        },
+        Case {
+            name: "spool_cut_off_at_any_write_has_each_acknowledged_row_once",
+            work: |folder| _ = steps::work_with_spool(folder, trunkline_crashpoints::done),
+            check: |points, folder| {
+                check_points(
+                    points,
+                    folder,
+                    steps::work_with_spool,
+                    &|image, copy, expected, done| {
+                        check_spool(image, copy, expected, done);
+                        check_late_spool(image, copy, expected, done);
+                    },
+                )
+            },
+        },
+    ]);
 }
+
+/// Does all steps in a folder, calls the closure after each, and returns the rows of each.
+type Work = fn(&Path, fn()) -> Vec<Vec<Line>>;
+
+/// Expects in a copy the rows of the steps that were done.
+type Check<'a> = &'a dyn Fn(&Image, &Path, &[Vec<Line>], usize);
 
 /// Whether all copies are checked.
 fn is_everything() -> bool {
@@ -47,10 +72,12 @@ fn kinds() -> usize {
 
 /// Checks points, and returns how many points and checks there were.
 ///
-/// Behaviour: SV-09, H-16.
-fn check_points(points: &[Point], folder: &Path) -> String {
+/// Behaviour: SV-09, H-14, H-16.
+fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -> String {
     assert!(points.len() > 5 * STEPS, "{} points", points.len());
-    let expected = steps::work(&folder.join("expected"), || {});
+    let expected = folder.join("expected");
+    std::fs::create_dir(&expected).expect("there is room");
+    let expected = work(&expected, || {});
     assert_eq!(expected.len(), STEPS);
     let last = points.last().expect("there are some");
     assert_eq!(last.done, STEPS, "every step was reported");
@@ -168,4 +195,63 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     drop(plant);
     let plant = Plant::start(copy, NEXT + 1, time, &steps::variables());
     assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// The engine starts with both folders.
+fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = steps::start_with_spool(copy, NEXT, time);
+    let mut found = plant.everything();
+    if !found.states.is_empty() {
+        // Some rows are not in memory until they are files.
+        plant.maintain();
+        found = plant.everything();
+    }
+    assert_eq!(found.states, Vec::<String>::new(), "nothing is damaged");
+    let mut rows = assert_done(&found.lines, expected, done, "after the end of the process");
+    rows.push(plant.write("x", &Value::F64(-1.0)));
+    plant.record_everything();
+    assert_same(&plant.everything().lines, &rows, "after another commit");
+    plant.seal();
+    assert_same(&plant.everything().lines, &rows, "from files");
+    assert_no_log(copy);
+    let time = plant.time + SECOND;
+    drop(plant);
+    let plant = steps::start_with_spool(copy, NEXT + 1, time);
+    assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// The engine starts without the spool, whose disk comes back later.
+fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let (_, spool) = steps::places(copy);
+    let away = copy.join("away");
+    if !spool.exists() {
+        return;
+    }
+    std::fs::rename(&spool, &away).expect("it is there");
+    std::fs::write(&spool, "").expect("there is room");
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = steps::start_with_spool(copy, NEXT, time);
+    let mut rows = vec![plant.write("x", &Value::F64(-1.0))];
+    plant.seal();
+    std::fs::remove_file(&spool).expect("it is there");
+    std::fs::rename(&away, &spool).expect("it is there");
+    plant.maintain();
+    let own = rows.clone();
+    let mut found = plant.everything().lines;
+    found.retain(|line| !own.contains(line));
+    rows.extend(assert_done(&found, expected, done, "with the spool"));
+    assert_no_log(copy);
+    let time = plant.time + SECOND;
+    drop(plant);
+    let plant = steps::start_with_spool(copy, NEXT + 1, time);
+    assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// Expects that all rows of the spool are in files.
+fn assert_no_log(copy: &Path) {
+    let (_, spool) = steps::places(copy);
+    assert_eq!(rig::files_of(&spool, "tlh").len(), 0, "logs in the spool");
 }

@@ -1,11 +1,12 @@
 //! The operations of the traced process on its history, and the rows that it writes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use nix::sys::signal::{SigSet, Signal};
 use trunkline_engine::history::History;
 use trunkline_types::{DataType, Value};
 
-use crate::rig::{Line, Plant, SECOND, START};
+use crate::rig::{Line, Plant, SECOND, START, length_of_log, limited};
 
 /// Starts of the engine in the child.
 const STARTS: u64 = 3;
@@ -54,6 +55,61 @@ pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
                 .history
                 .close(plant.moment().wall)
                 .expect("there is room");
+        }
+        time = plant.time + 3600 * SECOND;
+    }
+    all
+}
+
+/// The folder of a history and its spool, in one folder.
+pub fn places(root: &Path) -> (PathBuf, PathBuf) {
+    (root.join("main"), root.join("spool"))
+}
+
+/// Starts an engine whose history has a spool.
+pub fn start_with_spool(root: &Path, epoch: u64, time: i64) -> Plant {
+    let (main, spool) = places(root);
+    Plant::open_with_spool(&main, Some(&spool), epoch, time, &variables()).expect("it can start")
+}
+
+/// The same as [`work`] with a spool, to which the log moves in each start.
+pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGXFSZ);
+    signals.thread_block().expect("it can be blocked");
+    let mut all = Vec::new();
+    let mut time = START;
+    for start in 1..=STARTS {
+        let mut plant = start_with_spool(root, start, time);
+        for step in 0..STEPS_EACH {
+            let mut lines = write(&mut plant, step as i64);
+            match step {
+                // Longer than other files, so that only this log reaches a limit.
+                0 => {
+                    let long = Value::String("long ".repeat(20_000).into());
+                    lines.push(plant.write("text", &long));
+                    plant.record();
+                }
+                // The log moves to the spool.
+                1 => {
+                    let length = length_of_log(&places(root).0);
+                    limited(length + 20, || plant.record());
+                    let state = plant.history.spool().expect("there is one");
+                    assert!(state.cause.is_some(), "it has moved");
+                }
+                // Another log of the spool.
+                3 => plant.close_segment(),
+                // All closed segments become files, and the next step moves the log back. The second
+                // start ends before.
+                4 | 6 if start != 2 => {
+                    plant.record();
+                    plant.maintain();
+                }
+                _ => plant.record(),
+            }
+            assert!(plant.history.is_idle(), "it was recorded");
+            all.push(lines);
+            done();
         }
         time = plant.time + 3600 * SECOND;
     }

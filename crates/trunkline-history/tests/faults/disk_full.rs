@@ -2,27 +2,32 @@
 //! works in a process of its own.
 
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 use rusqlite::Connection;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_engine::history::History;
 use trunkline_engine::{Wakes, Write};
 use trunkline_types::history::HistoryEvent::{Interrupted, Stopped};
 use trunkline_types::{DataType, Value};
 
-use crate::rig::{LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder};
+use crate::rig::{
+    LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder, length_of_log, limit,
+    limited,
+};
 
 /// Names the test to its own process.
 const CHILD: &str = "HISTORY_DISK_FULL";
-const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
+pub(crate) const VARIABLES: [(&str, DataType); 2] =
+    [("x", DataType::F64), ("text", DataType::String)];
 
-/// Runs `work` in a process of its own, in which writing beyond the limit is an error.
 fn in_own_process(test: &str, work: impl FnOnce()) {
-    let name = format!("disk_full::{test}");
+    in_process_of(&format!("disk_full::{test}"), work);
+}
+
+/// Runs `work`, the test of this name, in a process of its own, in which writing beyond the limit is
+/// an error.
+pub(crate) fn in_process_of(name: &str, work: impl FnOnce()) {
     if env::var(CHILD).is_ok_and(|child| child == name) {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGXFSZ);
@@ -31,8 +36,8 @@ fn in_own_process(test: &str, work: impl FnOnce()) {
     }
     let program = env::current_exe().unwrap();
     let output = Command::new(program)
-        .args(["--exact", &name, "--nocapture", "--include-ignored"])
-        .env(CHILD, &name)
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .env(CHILD, name)
         .output()
         .unwrap();
     let (out, err) = (
@@ -43,31 +48,7 @@ fn in_own_process(test: &str, work: impl FnOnce()) {
     assert!(out.contains("1 passed"), "{out}");
 }
 
-/// No file may be longer than this.
-fn limit(bytes: Option<u64>) {
-    let maximum = getrlimit(Resource::Fsize).maximum;
-    let limit = Rlimit {
-        current: bytes.or(maximum),
-        maximum,
-    };
-    setrlimit(Resource::Fsize, limit).unwrap();
-}
-
-/// Calls `work` with the limit, which ends with it.
-fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
-    limit(Some(bytes));
-    let done = work();
-    limit(None);
-    done
-}
-
-fn length_of_log(folder: &Path) -> u64 {
-    let logs = files_of(folder, "tlh");
-    let newest: PathBuf = folder.join(logs.last().unwrap());
-    fs::metadata(newest).unwrap().len()
-}
-
-fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
+pub(crate) fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for n in 0..count {
         lines.push(plant.write("x", &Value::F64(n as f64)));
@@ -396,4 +377,45 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
             assert_same(&plant.everything().lines, &written, "from files");
         },
     );
+}
+
+/// Files whose disk has no room while they are joined are joined later, and leave nothing behind.
+#[test]
+fn join_that_found_no_room_is_done_later() {
+    in_own_process("join_that_found_no_room_is_done_later", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let mut written = Vec::new();
+        for _ in 0..8 {
+            written.extend(some_writes(&mut plant, 200));
+            plant.record();
+            plant.close_segment();
+            let wall = plant.moment().wall;
+            assert!(plant.history.maintain(wall).unwrap(), "it becomes a file");
+        }
+        let files = || files_of(&folder.path().join("samples"), "parquet").len();
+        let maintain = |plant: &Plant| {
+            let step = || plant.history.maintain(plant.moment().wall).unwrap();
+            while limited(2_000, step) {}
+        };
+        assert_eq!(files(), 8);
+        for delay in [0, 60, 120, 240] {
+            plant.time += (delay - 1) * SECOND;
+            if delay > 0 {
+                plant.maintain();
+                assert_eq!(files(), 8, "it is too early");
+            }
+            plant.time += SECOND;
+            maintain(&plant);
+            assert_eq!(files(), 8, "there is no room");
+            assert_eq!(
+                files_of(&folder.path().join("unfinished"), "parquet").len(),
+                0
+            );
+        }
+        plant.time += 480 * SECOND;
+        plant.maintain();
+        assert_eq!(files(), 1);
+        assert_same(&plant.everything().lines, &written, "from the joined file");
+    });
 }

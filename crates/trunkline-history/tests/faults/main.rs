@@ -7,6 +7,7 @@
 //! - `interleavings`: random interleavings of everything, against a model.
 //! - `folder`: folders that are in use or cannot be written.
 //! - `disk_full`: a disk without room.
+//! - `spool`: a second disk for what finds no room on the first.
 //! - `offline`: folders that are read, compacted and rebuilt without an engine.
 //! - `events`: interruptions and retirements.
 //!
@@ -27,4 +28,5 @@ mod log_damage;
 mod offline;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod spool;
 mod values;

@@ -42,6 +42,50 @@ fn assert_sound(folder: &Path) {
 }
 
 /// H-14: a reader changes nothing, and keeps no engine from recording.
+/// The engine is killed between the removal of old rows from the catalogue and that of their file.
+#[test]
+fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
+    let folder = folder();
+    let rules = || {
+        let mut rules = crate::rig::rules();
+        let hour = Some(Duration::from_secs(3600));
+        rules[0].settings.as_mut().unwrap().keep = hour;
+        rules
+    };
+    let variables = [("x", DataType::F64)];
+    let start = |epoch, time| {
+        Plant::open_with_rules(folder.path(), None, rules(), epoch, time, &variables).unwrap()
+    };
+    let mut plant = start(1, START);
+    plant.write("x", &Value::F64(1.0));
+    plant.seal();
+    drop(plant);
+    let copied = folder();
+    let copied = copied.path().join("copied");
+    copy(folder.path(), &copied);
+    let mut plant = start(2, START + 7200 * SECOND);
+    plant.maintain();
+    let samples = || files_of(&folder.path().join("samples"), "parquet");
+    assert_eq!(samples().len(), 0);
+    let kept = plant.write("x", &Value::F64(2.0));
+    plant.record();
+    let time = plant.time;
+    drop(plant);
+    for file in files(&copied) {
+        if file.starts_with("samples") || file.starts_with("footers") {
+            fs::create_dir_all(folder.path().join(&file).parent().unwrap()).unwrap();
+            fs::copy(copied.join(&file), folder.path().join(&file)).unwrap();
+        }
+    }
+    assert_eq!(samples().len(), 1);
+    let plant = start(3, time);
+    assert_eq!(samples().len(), 0);
+    assert!(!folder.path().join("set-apart").exists());
+    let answer = plant.everything();
+    assert_eq!(answer.states, Vec::<String>::new());
+    assert_same(&answer.lines, &[kept], "what is kept");
+}
+
 #[test]
 fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
     let folder = folder();

@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError};
 use trunkline_engine::{
@@ -129,9 +130,32 @@ impl Plant {
         time: i64,
         variables: &[(&str, DataType)],
     ) -> Result<Self, HistoryError> {
+        Self::open_with_spool(folder, None, epoch, time, variables)
+    }
+
+    /// The same with a second folder for rows that find no room in the first.
+    pub fn open_with_spool(
+        folder: &Path,
+        spool: Option<&Path>,
+        epoch: u64,
+        time: i64,
+        variables: &[(&str, DataType)],
+    ) -> Result<Self, HistoryError> {
+        Self::open_with_rules(folder, spool, rules(), epoch, time, variables)
+    }
+
+    pub fn open_with_rules(
+        folder: &Path,
+        spool: Option<&Path>,
+        rules: Vec<HistoryRule>,
+        epoch: u64,
+        time: i64,
+        variables: &[(&str, DataType)],
+    ) -> Result<Self, HistoryError> {
         let engine = Engine::new(EngineOptions::new("test", epoch));
         let wall = Timestamp::from_nanos(time);
-        let history = FileHistory::open(folder, rules(), &engine, Box::new(Unheard), wall)?;
+        let wake = Box::new(Unheard);
+        let history = FileHistory::open_with_spool(folder, spool, rules, &engine, wake, wall)?;
         let plant = Self {
             engine,
             history: Arc::new(history),
@@ -162,8 +186,9 @@ impl Plant {
             .unwrap();
     }
 
+    /// Each moment is later than any delay before the next attempt to write.
     pub fn moment(&self) -> Moment {
-        self.ticks.set(self.ticks.get() + 1);
+        self.ticks.set(self.ticks.get() + 10 * SECOND as u64);
         Moment {
             now: Tick::from_nanos(self.ticks.get()),
             wall: Timestamp::from_nanos(self.time),
@@ -443,4 +468,29 @@ pub fn flip(path: &Path, bit: u64) {
 /// A quality that a source may give.
 pub fn bad() -> Quality {
     Quality::bad(trunkline_types::Reason::SensorFailure)
+}
+
+/// No file may be longer than this.
+pub fn limit(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let limit = Rlimit {
+        current: bytes.or(maximum),
+        maximum,
+    };
+    setrlimit(Resource::Fsize, limit).unwrap();
+}
+
+/// Calls `work` with the limit, which ends with it.
+pub fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    limit(Some(bytes));
+    let done = work();
+    limit(None);
+    done
+}
+
+/// Length of the newest log in a folder.
+pub fn length_of_log(folder: &Path) -> u64 {
+    let logs = files_of(folder, "tlh");
+    let newest: PathBuf = folder.join(logs.last().unwrap());
+    std::fs::metadata(newest).unwrap().len()
 }

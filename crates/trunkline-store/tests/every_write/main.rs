@@ -11,7 +11,7 @@ mod steps;
 use std::fs;
 use std::path::Path;
 
-use trunkline_crashpoints::{Image, Point};
+use trunkline_crashpoints::{Case, Image, Point};
 
 use crate::steps::{Contents, STEPS};
 
@@ -19,8 +19,11 @@ use crate::steps::{Contents, STEPS};
 const DRAWS: u64 = 4;
 
 fn main() {
-    let name = "store_cut_off_at_any_write_is_as_before_the_step_or_after_it";
-    trunkline_crashpoints::test(name, steps::work, check_points);
+    trunkline_crashpoints::test(&[Case {
+        name: "store_cut_off_at_any_write_is_as_before_the_step_or_after_it",
+        work: steps::work,
+        check: check_points,
+    }]);
 }
 
 /// Checks every point, and returns how many there were.

@@ -1,6 +1,6 @@
 //! Library operations of an in-process engine.
 
-use trunkline_engine::history::HistoryError;
+use trunkline_engine::history::{HistoryError, SpoolState};
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
 use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery};
@@ -157,6 +157,12 @@ impl Engine {
     /// long as there is room. If it could not be opened yet, nothing is recorded.
     pub fn history_error(&self) -> Option<HistoryError> {
         self.inner.deployments.history()?.error()
+    }
+
+    /// Returns the state of the spool of the history; `None` if it has none. While `cause` is set,
+    /// updates are recorded in the spool.
+    pub fn history_spool(&self) -> Option<SpoolState> {
+        self.inner.deployments.history()?.spool()
     }
 
     /// Describes, in one sentence, contents of the store that are damaged and therefore not used;

@@ -16,7 +16,13 @@ const ATTEMPTS: u32 = 10_000;
 /// # Errors
 /// [`Error::InUse`].
 pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
-    let file = File::create(folder.join(LOCK))?;
+    let file = match File::create(folder.join(LOCK)) {
+        // A file that is there can be locked nevertheless.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            File::open(folder.join(LOCK))?
+        }
+        file => file?,
+    };
     for _ in 0..ATTEMPTS {
         if is_free(file.try_lock())? {
             return Ok(file);

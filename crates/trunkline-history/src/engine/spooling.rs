@@ -1,0 +1,579 @@
+//! Decides where the log is: in the folder of the history, or in the spool while that folder cannot
+//! be written.
+//!
+//! The log moves to the spool when a commit in the folder fails, or when no closed segment can become
+//! files. It moves back when all closed segments are files, because this shows that the folder can be
+//! written, or when the spool fails. Each move begins a segment, so a segment has one log.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_engine::history::{HistoryError, SpoolState};
+use trunkline_types::history::Rows;
+use trunkline_types::{Moment, Tick, Timestamp};
+
+use crate::catalogue::snapshot::Snapshot;
+use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolLog};
+use crate::engine::recorder::Recorder;
+use crate::engine::{FileHistory, NO_ROOM};
+use crate::error::Error;
+use crate::files::seal;
+use crate::log::spool::{self, Spool};
+use crate::log::tail::{FROZEN_MAX, Segment};
+use crate::log::{self, Log, LogEnd, Recovered, unsealed};
+use crate::paths::remove_if_there;
+use crate::rules;
+use crate::sync::lock;
+
+/// Delay before the folder is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The spool of a history, and why the log is there.
+#[derive(Debug)]
+pub(crate) struct Spooling {
+    /// The folder that the configuration names, if it names one.
+    folder: Option<PathBuf>,
+    /// `None` while it cannot be opened.
+    spool: Option<Spool>,
+    /// Why the spool cannot be used.
+    fault: Option<HistoryError>,
+    /// Why the log is in the spool; `None` if it is in the folder of the history.
+    cause: Option<HistoryError>,
+    /// Why closed segments cannot become files.
+    sealing: Option<HistoryError>,
+    /// The end of the log in the folder that the spool continues.
+    left: LogEnd,
+    /// Before this time the folder is not tried again.
+    retry: Tick,
+    /// Series that the catalogue does not have yet, because it cannot be written.
+    pending: Vec<Series>,
+}
+
+impl Spooling {
+    pub(crate) fn new(folder: Option<&Path>) -> Self {
+        Self {
+            folder: folder.map(Path::to_owned),
+            spool: None,
+            fault: None,
+            cause: None,
+            sealing: None,
+            left: LogEnd {
+                segment: 0,
+                bytes: 0,
+            },
+            retry: Tick::from_nanos(0),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Opens the spool, removes its logs whose rows are in files of the history, and returns the
+    /// others. A spool that cannot be used now has none.
+    ///
+    /// # Errors
+    /// It is not the spool of this history.
+    pub(crate) fn open(
+        &mut self,
+        history: &Path,
+        in_files: &[SpoolLog],
+        catalogue: &mut Catalogue,
+    ) -> Result<Vec<SpoolLog>, Error> {
+        let Some(folder) = self.folder.clone() else {
+            return Ok(Vec::new());
+        };
+        match self.try_open(&folder, history, in_files, catalogue) {
+            Ok(waiting) => {
+                self.fault = None;
+                Ok(waiting)
+            }
+            Err(error) => {
+                self.spool = None;
+                let error = error.of_spool(&folder);
+                self.fault = Some(error.clone());
+                match error {
+                    HistoryError::ForeignSpool { .. } => Err(Error::Placed(error)),
+                    _ => Ok(Vec::new()),
+                }
+            }
+        }
+    }
+
+    fn try_open(
+        &mut self,
+        folder: &Path,
+        history: &Path,
+        in_files: &[SpoolLog],
+        catalogue: &mut Catalogue,
+    ) -> Result<Vec<SpoolLog>, Error> {
+        let spool = Spool::open(folder, history, in_files)?;
+        let mut waiting = Vec::new();
+        for number in spool.logs()? {
+            let log = spool.log(number);
+            match in_files.contains(&log) {
+                true => spool.remove(&log)?,
+                false => waiting.push(log),
+            }
+        }
+        let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
+        let removed: Vec<SpoolLog> = in_files.iter().filter(is_of_it).cloned().collect();
+        if !removed.is_empty() {
+            spool.sync_removals()?;
+            // If the catalogue cannot be written, they are forgotten later.
+            let _ = catalogue.forget_spool_logs(&removed);
+        }
+        self.spool = Some(spool);
+        Ok(waiting)
+    }
+
+    /// Returns the ends of the logs in the folder of the history that these logs continue.
+    pub(crate) fn ends_before(&mut self, logs: &[SpoolLog]) -> Vec<LogEnd> {
+        let Some(spool) = &self.spool else {
+            return Vec::new();
+        };
+        // A log that cannot be read is reported when its rows are read.
+        let ends = logs.iter().map(|log| spool.end_before(log.log));
+        ends.filter_map(|end| end.ok().flatten()).collect()
+    }
+
+    /// Reads a log of the spool. `None`: it cannot be read now.
+    pub(crate) fn read(&mut self, log: &SpoolLog) -> Option<Recovered> {
+        let spool = self.spool.as_ref()?;
+        match spool.read(log) {
+            Ok(recovered) => Some(recovered),
+            Err(error) => {
+                self.fault = Some(error.of_spool(spool.folder()));
+                // Otherwise it is this log alone.
+                if spool.logs().is_err() {
+                    self.spool = None;
+                }
+                None
+            }
+        }
+    }
+
+    /// Begins a log in the spool. Returns it with its segment.
+    pub(crate) fn begin(
+        &mut self,
+        cause: HistoryError,
+        left: LogEnd,
+        number: u64,
+        wall: Timestamp,
+    ) -> Result<(Log, Segment), HistoryError> {
+        let created = match &mut self.spool {
+            Some(spool) => {
+                let created = spool.create_log(left, wall);
+                created.map(|log| (spool.log(log.segment), log))
+            }
+            // The reason is known already.
+            None => return Err(cause),
+        };
+        match created {
+            Ok((place, log)) => {
+                self.fault = None;
+                self.cause = Some(cause);
+                self.left = left;
+                Ok((log, Segment::in_spool(number, place)))
+            }
+            Err(error) => {
+                // Rows wait in memory because of both; the cause is the one to report.
+                self.fail(error);
+                Err(cause)
+            }
+        }
+    }
+
+    /// Keeps why the spool cannot be used. Returns the reason.
+    fn fail(&mut self, error: Error) -> HistoryError {
+        let is_foreign = matches!(error, Error::Foreign { .. });
+        let error = error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")));
+        if is_foreign {
+            self.spool = None;
+        }
+        self.fault = Some(error.clone());
+        error
+    }
+
+    /// Enters series in the catalogue. While the log is in the spool, which defines them as well,
+    /// this may happen later.
+    pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
+        let before = self.pending.len();
+        self.pending.extend_from_slice(new);
+        match self.enter_pending(catalogue) {
+            Err(error) if self.cause.is_none() => {
+                self.pending.truncate(before);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same at the start, where logs define all series that the catalogue may lack.
+    pub(crate) fn enter_at_start(
+        &mut self,
+        new: &[Series],
+        catalogue: &mut Catalogue,
+    ) -> Result<(), Error> {
+        self.pending.extend_from_slice(new);
+        match self.enter_pending(catalogue) {
+            Err(error) if self.folder.is_none() || !error.is_of_disk() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn enter_pending(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
+        if !self.pending.is_empty() {
+            catalogue.add_series(&self.pending)?;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Keeps why closed segments cannot become files, if they cannot.
+    pub(crate) fn note_maintenance(&mut self, error: Option<&HistoryError>) {
+        self.sealing = error.cloned();
+    }
+
+    /// Removes the newest log of the spool, which has no rows, if the log is there.
+    pub(crate) fn abandon(&mut self, open: &Segment) {
+        if let (Some(spool), Some(log)) = (&self.spool, &open.spool_log) {
+            let _ = spool.remove(log);
+        }
+    }
+
+    /// Returns true if the spool must be opened. Forgets an earlier fault if it has passed.
+    fn is_missing(&mut self) -> bool {
+        if let Some(spool) = &self.spool
+            && self.fault.is_some()
+            && self.cause.is_none()
+            && spool.logs().is_ok()
+        {
+            self.fault = None;
+        }
+        self.folder.is_some() && self.spool.is_none()
+    }
+
+    pub(crate) fn state(&self) -> Option<SpoolState> {
+        Some(SpoolState {
+            location: self.folder.as_ref()?.display().to_string(),
+            cause: self.cause.clone(),
+            fault: self.fault.clone(),
+        })
+    }
+}
+
+impl FileHistory {
+    /// Moves the log if that is due. Returns when to try again if nothing can be recorded now.
+    pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
+        let mut spooling = lock(&self.spooling);
+        let (closed, in_folder) = {
+            let tail = &lock(&self.stored).tail;
+            (tail.frozen.len(), tail.closed_in_folder())
+        };
+        if spooling.cause.is_some() {
+            let is_due = closed == 0 && moment.now >= spooling.retry;
+            if is_due
+                && self
+                    .return_to_folder(recorder, &mut spooling, moment.wall)
+                    .is_err()
+            {
+                spooling.retry = moment.now.saturating_add(RETRY);
+            }
+            return None;
+        }
+        if in_folder < FROZEN_MAX {
+            return None;
+        }
+        // Either maintenance is slower than the updates, or it fails.
+        let cause = spooling.sealing.clone();
+        let moved =
+            cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
+        match moved {
+            Some(Ok(())) => None,
+            _ => Some(moment.now.saturating_add(NO_ROOM)),
+        }
+    }
+
+    /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record),
+    /// which is not later than the next attempt to return to the folder.
+    pub(crate) fn with_retry(&self, next: Option<Tick>, now: Tick) -> Option<Tick> {
+        match lock(&self.spooling).cause {
+            Some(_) => Tick::earliest([next, Some(now.saturating_add(RETRY))]),
+            None => next,
+        }
+    }
+
+    /// Does a step that commits to the log. If it fails, it is done again with a log in the other
+    /// place.
+    pub(crate) fn commit_somewhere<T>(
+        &self,
+        recorder: &mut Recorder,
+        wall: Timestamp,
+        step: &mut dyn FnMut(&mut Recorder) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let error = match step(recorder) {
+            Err(error) => error,
+            done => return done,
+        };
+        let mut spooling = lock(&self.spooling);
+        self.change_place(recorder, &mut spooling, error, wall)?;
+        let again = step(recorder);
+        again.map_err(|error| {
+            Error::Placed(match spooling.cause {
+                None => error.of(&self.folder),
+                Some(_) => spooling.fail(error),
+            })
+        })
+    }
+
+    /// Closes the open segment and begins the next one.
+    pub(crate) fn begin_segment(
+        &self,
+        recorder: &mut Recorder,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        let mut spooling = lock(&self.spooling);
+        let number = lock(&self.stored).tail.open.number + 1;
+        let begun = match &spooling.cause {
+            None => self.begin_in_folder(recorder, number, wall).map(drop),
+            Some(cause) => {
+                let (cause, left) = (cause.clone(), spooling.left);
+                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, wall);
+                begun.map_err(Error::Placed)
+            }
+        };
+        match begun {
+            Err(error) => self.change_place(recorder, &mut spooling, error, wall),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Begins a segment with a log in the other place, after the one of now has failed.
+    fn change_place(
+        &self,
+        recorder: &mut Recorder,
+        spooling: &mut Spooling,
+        error: Error,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        if spooling.folder.is_none() {
+            return Err(error);
+        }
+        let moved = match spooling.cause {
+            None => self.leave_folder(recorder, spooling, error.of(&self.folder), wall),
+            Some(_) => {
+                spooling.fail(error);
+                self.return_to_folder(recorder, spooling, wall)
+            }
+        };
+        moved.map_err(Error::Placed)
+    }
+
+    /// Begins a segment with a log in the folder. Returns the former log.
+    fn begin_in_folder(
+        &self,
+        recorder: &mut Recorder,
+        number: u64,
+        wall: Timestamp,
+    ) -> Result<Log, Error> {
+        let log = Log::create(&self.folder, number)?;
+        let former = recorder.begin_segment(log, wall)?;
+        lock(&self.stored).tail.freeze(Segment::new(number));
+        Ok(former)
+    }
+
+    fn begin_in_spool(
+        &self,
+        recorder: &mut Recorder,
+        spooling: &mut Spooling,
+        cause: HistoryError,
+        left: LogEnd,
+        wall: Timestamp,
+    ) -> Result<(), HistoryError> {
+        let number = lock(&self.stored).tail.open.number + 1;
+        let (log, open) = spooling.begin(cause, left, number, wall)?;
+        recorder.replace_log(log);
+        lock(&self.stored).tail.freeze(open);
+        Ok(())
+    }
+
+    /// Moves the log from the folder to the spool. What a failed commit has left in the folder is
+    /// recorded again in the spool, so that the log there ends with what was acknowledged.
+    fn leave_folder(
+        &self,
+        recorder: &mut Recorder,
+        spooling: &mut Spooling,
+        cause: HistoryError,
+        wall: Timestamp,
+    ) -> Result<(), HistoryError> {
+        let left = recorder.end_log();
+        self.begin_in_spool(recorder, spooling, cause, left, wall)
+    }
+
+    /// Moves the log from the spool to the folder.
+    fn return_to_folder(
+        &self,
+        recorder: &mut Recorder,
+        spooling: &mut Spooling,
+        wall: Timestamp,
+    ) -> Result<(), HistoryError> {
+        recorder.end_log();
+        let number = lock(&self.stored).tail.open.number + 1;
+        match self.begin_in_folder(recorder, number, wall) {
+            Ok(mut former) => {
+                let mut commit = former.begin();
+                commit.hand_over(wall);
+                // Without it, a spool whose disk was missing at a start seems interrupted here.
+                let _ = commit.finish();
+                spooling.cause = None;
+                Ok(())
+            }
+            Err(error) => {
+                let error = error.of(&self.folder);
+                spooling.cause = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves the rows of a log of the spool to files, and removes the log. If it cannot be read, it
+    /// waits until the spool is opened again.
+    pub(crate) fn seal_spooled(
+        &self,
+        segment: &Arc<Segment>,
+        log: &SpoolLog,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        let read;
+        let loaded: &Segment = if segment.is_loaded {
+            segment
+        } else {
+            let mut spooling = lock(&self.spooling);
+            let Some(mut recovered) = spooling.read(log) else {
+                let mut stored = lock(&self.stored);
+                stored
+                    .tail
+                    .frozen
+                    .retain(|one| one.number != segment.number);
+                return Ok(());
+            };
+            self.translate(&mut spooling, &mut recovered)?;
+            let mut filled = Segment::in_spool(segment.number, log.clone());
+            unsealed::fill(&mut filled, &recovered, wall);
+            read = filled;
+            &read
+        };
+        // With a log of this number in the folder, files that a crash leaves behind are recognised
+        // as copies of rows that are still elsewhere.
+        drop(Log::create(&self.folder, segment.number)?);
+        self.seal_segment(loaded, Some(log))?;
+        let mut spooling = lock(&self.spooling);
+        let removed = spooling.spool.as_ref().map(|spool| spool.remove(log));
+        if let Some(Err(error)) = removed {
+            // It is removed when the spool is opened again.
+            spooling.fail(error);
+            spooling.spool = None;
+        }
+        drop(spooling);
+        remove_if_there(&log::path(&self.folder, segment.number))
+    }
+
+    /// Writes the rows of a segment to files, and enters these.
+    pub(crate) fn seal_segment(
+        &self,
+        segment: &Segment,
+        spool_log: Option<&SpoolLog>,
+    ) -> Result<(), Error> {
+        let series = Arc::clone(&lock(&self.series));
+        let keep_of = |series: &Series| rules::keep_of(&self.rules, series);
+        let added = seal::seal(&self.folder, segment, &series, &keep_of)?;
+        self.replace(&[], added, Some(segment.number), spool_log)
+    }
+
+    /// Gives the rows of a log of the spool the ids of their series here.
+    fn translate(&self, spooling: &mut Spooling, recovered: &mut Recovered) -> Result<(), Error> {
+        let mut catalogue = lock(&self.catalogue);
+        let mut series = lock(&self.series).to_vec();
+        let mut new = Vec::new();
+        spool::translate(recovered, &series, &mut new);
+        if !new.is_empty() {
+            spooling.enter(&new, &mut catalogue)?;
+            series.extend(new);
+            self.set_series(series);
+        }
+        Ok(())
+    }
+
+    /// Opens the spool if it could not be opened so far, and takes its logs into account.
+    pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
+        if !lock(&self.spooling).is_missing() {
+            return Ok(());
+        }
+        let mut recorder = lock(&self.recorder);
+        let mut spooling = lock(&self.spooling);
+        let mut catalogue = lock(&self.catalogue);
+        let in_files = catalogue.spool_logs();
+        let in_files =
+            in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
+        // The fault is kept in the state of the spool.
+        let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
+        drop(catalogue);
+        let mut waiting = waiting.unwrap_or_default();
+        {
+            let tail = &lock(&self.stored).tail;
+            let known: Vec<&SpoolLog> = tail
+                .segments()
+                .filter_map(|segment| segment.spool_log.as_ref())
+                .collect();
+            waiting.retain(|log| !known.contains(&log));
+        }
+        let taken = self.take_over(&mut recorder, &mut spooling, waiting, wall);
+        if taken.is_err() {
+            spooling.spool = None;
+        }
+        taken
+    }
+
+    /// Makes logs of the spool closed segments, with numbers before that of the open one.
+    fn take_over(
+        &self,
+        recorder: &mut Recorder,
+        spooling: &mut Spooling,
+        waiting: Vec<SpoolLog>,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        let count = waiting.len() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        let open = lock(&self.stored).tail.open.number;
+        let first = match spooling.cause {
+            // The number of the open segment is also that of its log.
+            None => {
+                self.begin_in_folder(recorder, open + 1 + count, wall)?;
+                open + 1
+            }
+            Some(_) => {
+                lock(&self.stored).tail.open.number += count;
+                open
+            }
+        };
+        let newest = waiting.last().cloned();
+        for (number, log) in (first..).zip(waiting) {
+            let Some(mut recovered) = spooling.read(&log) else {
+                continue;
+            };
+            self.translate(spooling, &mut recovered)?;
+            let is_newest = newest.as_ref() == Some(&log);
+            let mut segment = Segment::in_spool(number, log);
+            unsealed::fill(&mut segment, &recovered, wall);
+            let end = unsealed::interruption(&recovered);
+            if let Some(mark) = end.filter(|_| is_newest && !recovered.is_continued) {
+                let mut rows = Rows::new(None);
+                rows.push_mark(mark);
+                segment.add(ENGINE_SERIES, &rows, wall);
+            }
+            lock(&self.stored).tail.insert(segment);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! The spool: a folder on another disk, which takes rows while the folder of the history cannot be
+//! written.
+//!
+//! ```text
+//! identity            of this spool and of the history that it belongs to
+//! log-0000000003.tlh  rows, in the form of the log; the numbers are those of the spool
+//! lock                held by the engine that records
+//! ```
+//!
+//! The folder of the history has a file `identity` too. Each use compares the identities, because
+//! another disk may be mounted at the same place meanwhile. A log is deleted when its rows are in
+//! files of the history. The transaction that enters these files enters the log, too, so that a log
+//! whose deletion failed is recognised.
+
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use trunkline_types::Timestamp;
+
+use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
+use crate::error::Error;
+use crate::lock_file;
+use crate::log::{self, Log, LogEnd, Recovered};
+use crate::paths::{remove_if_there, sync_name};
+
+/// Name of the file with the identity, in the folder of a history and in that of a spool.
+const IDENTITY: &str = "identity";
+/// Bytes that have the head and the first frame of a log.
+const FIRST_FRAME: u64 = 256;
+/// Length of an identity in hexadecimal digits.
+const ID_DIGITS: usize = 32;
+
+/// A spool that is open for this engine.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    folder: PathBuf,
+    /// Contents of its file `identity`.
+    identity: String,
+    /// Its own identity.
+    id: String,
+    /// The highest number of a log so far. Numbers are not used again.
+    newest: u64,
+    _held: File,
+}
+
+impl Spool {
+    /// Opens the spool of the history in a folder. A spool that is new is created, but not the
+    /// folders above it, which are missing if its disk is. `in_files` are the logs of spools whose
+    /// rows are in files.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]: it is not the spool of this history.
+    pub(crate) fn open(
+        folder: &Path,
+        history: &Path,
+        in_files: &[SpoolLog],
+    ) -> Result<Self, Error> {
+        let history = history_id(history)?;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => {
+                created?;
+                sync_name(folder)?;
+            }
+        }
+        let held = lock_file::hold(folder)?;
+        let logs = log::segments(folder)?;
+        let path = folder.join(IDENTITY);
+        if !path.exists() {
+            if !logs.is_empty() {
+                return Err(foreign(folder, "has logs, but no file `identity`"));
+            }
+            create_file(&path, &format!("spool {}\nhistory {history}\n", new_id()?))?;
+        }
+        let identity = read_text(&path)?;
+        let Some((id, of_history)) = spool_of(&identity) else {
+            let reason = match identity.starts_with("history ") {
+                true => "is the folder of a history",
+                false => "has a damaged file `identity`",
+            };
+            return Err(foreign(folder, reason));
+        };
+        if of_history != history {
+            let reason = format!("belongs to the history {of_history}, and this one is {history}");
+            return Err(foreign(folder, reason));
+        }
+        let in_files = in_files.iter().filter(|one| one.spool == id);
+        let in_files = in_files.map(|one| one.log);
+        let newest = logs.into_iter().chain(in_files).max();
+        Ok(Self {
+            folder: folder.to_owned(),
+            id: id.to_owned(),
+            newest: newest.unwrap_or(0),
+            identity,
+            _held: held,
+        })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns one of its logs, by number.
+    pub(crate) fn log(&self, number: u64) -> SpoolLog {
+        SpoolLog {
+            spool: self.id.clone(),
+            log: number,
+        }
+    }
+
+    /// Returns the numbers of its logs, in ascending order.
+    pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
+        self.check()?;
+        log::segments(&self.folder)
+    }
+
+    /// Creates the next log, which continues a log of the history's folder.
+    pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
+        self.check()?;
+        self.newest += 1;
+        let mut log = Log::create_new(&self.folder, self.newest)?;
+        let mut commit = log.begin();
+        commit.note_end(follows, wall);
+        if let Err(error) = commit.finish() {
+            let _ = std::fs::remove_file(log::path(&self.folder, self.newest));
+            return Err(error);
+        }
+        Ok(log)
+    }
+
+    /// Reads a log.
+    pub(crate) fn read(&self, log: &SpoolLog) -> Result<Recovered, Error> {
+        self.check_log(log)?;
+        log::recover(&log::path(&self.folder, log.log), log.log)
+    }
+
+    /// Returns the end of the log in the history's folder that a log continues.
+    pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
+        self.check()?;
+        let path = log::path(&self.folder, number);
+        // It is in the first frame, which is short.
+        Ok(log::recover_up_to(&path, number, Some(FIRST_FRAME))?.follows)
+    }
+
+    /// Removes a log whose rows are in files.
+    pub(crate) fn remove(&self, log: &SpoolLog) -> Result<(), Error> {
+        self.check_log(log)?;
+        remove_if_there(&log::path(&self.folder, log.log))
+    }
+
+    /// Returns when no log that was removed can come back with a loss of power.
+    pub(crate) fn sync_removals(&self) -> Result<(), Error> {
+        Ok(File::open(&self.folder)?.sync_all()?)
+    }
+
+    fn check_log(&self, log: &SpoolLog) -> Result<(), Error> {
+        match log.spool == self.id {
+            true => self.check(),
+            false => Err(foreign(&self.folder, "was replaced by another one")),
+        }
+    }
+
+    /// Fails if the folder is not that of this spool any more.
+    fn check(&self) -> Result<(), Error> {
+        match read_text(&self.folder.join(IDENTITY))? == self.identity {
+            true => Ok(()),
+            false => Err(foreign(&self.folder, "was replaced by another one")),
+        }
+    }
+}
+
+/// Gives the rows of a log the ids that their series have in the history. Another run of the engine
+/// may have written it, which knew other series. Those that are not known get new ids, and are added
+/// to `new`. Rows whose definition is damaged are left out.
+pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut Vec<Series>) {
+    let mut ids = vec![(ENGINE_SERIES, ENGINE_SERIES)];
+    for one in &recovered.series {
+        let is_it = |other: &&Series| other.name == one.name && other.data_type == one.data_type;
+        let id = match known.iter().chain(new.iter()).find(is_it) {
+            Some(same) => same.id,
+            None => {
+                let used = known.iter().chain(new.iter()).map(|one| one.id);
+                let id = used.max().unwrap_or(ENGINE_SERIES) + 1;
+                new.push(Series { id, ..one.clone() });
+                id
+            }
+        };
+        ids.push((one.id, id));
+    }
+    let ids: std::collections::HashMap<u32, u32> = ids.into_iter().collect();
+    recovered.series.clear();
+    let before = recovered.rows.len();
+    recovered.rows.retain_mut(|(id, _)| match ids.get(id) {
+        Some(known) => {
+            *id = *known;
+            true
+        }
+        None => false,
+    });
+    if recovered.rows.len() < before && recovered.damage.is_empty() {
+        recovered.damage.push(recovered.last_commit);
+    }
+}
+
+/// Returns true if the folder is a spool.
+pub(crate) fn is_spool(folder: &Path) -> bool {
+    read_text(&folder.join(IDENTITY)).is_ok_and(|text| spool_of(&text).is_some())
+}
+
+/// Returns the identity of the history in a folder, which gets one if it has none.
+fn history_id(folder: &Path) -> Result<String, Error> {
+    let path = folder.join(IDENTITY);
+    if !path.exists() {
+        create_file(&path, &format!("history {}\n", new_id()?))?;
+    }
+    let text = read_text(&path)?;
+    let id = text
+        .strip_prefix("history ")
+        .and_then(|id| id.strip_suffix('\n'));
+    match id.filter(|id| is_id(id)) {
+        Some(id) => Ok(id.to_owned()),
+        None => Err(Error::damaged("its file `identity`")),
+    }
+}
+
+/// Parses the identities of a spool and of its history.
+fn spool_of(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix("spool ")?;
+    let (spool, rest) = rest.split_once('\n')?;
+    let history = rest.strip_prefix("history ")?.strip_suffix('\n')?;
+    (is_id(spool) && is_id(history)).then_some((spool, history))
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn new_id() -> Result<String, Error> {
+    let connection = Connection::open_in_memory()?;
+    let id = "SELECT lower(hex(randomblob(16)))";
+    Ok(connection.query_row(id, [], |row| row.get(0))?)
+}
+
+fn foreign(folder: &Path, reason: impl Into<String>) -> Error {
+    Error::Foreign {
+        spool: folder.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// Reads a small file. Bytes that are no text make it differ from every identity.
+fn read_text(path: &Path) -> Result<String, Error> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}
+
+/// Creates a file, all of it or none.
+fn create_file(path: &Path, text: &str) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use super::*;
+
+    fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let (history, spool) = (folder.path().join("history"), folder.path().join("spool"));
+        std::fs::create_dir(&history).unwrap();
+        (folder, history, spool)
+    }
+
+    const END: LogEnd = LogEnd {
+        segment: 7,
+        bytes: 24,
+    };
+
+    /// H-14: rows must not come back into another history.
+    #[test]
+    fn spool_of_another_history_is_refused() {
+        let (folder, history, spool) = folders();
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+        let error = Spool::open(&spool, &other, &[]).unwrap_err();
+        assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+        assert!(is_spool(&spool) && !is_spool(&history));
+        let error = Spool::open(&other, &history, &[]).unwrap_err();
+        let message = error.of(&history).to_string();
+        assert!(message.contains("is the folder of a history"), "{message}");
+        std::fs::remove_file(spool.join(IDENTITY)).unwrap();
+        std::fs::write(log::path(&spool, 1), b"").unwrap();
+        let error = Spool::open(&spool, &history, &[]).unwrap_err();
+        assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    }
+
+    /// H-14: another disk may be mounted at the place of the spool.
+    #[test]
+    fn spool_that_was_replaced_is_not_used() {
+        let (folder, history, spool) = folders();
+        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
+        let wall = Timestamp::from_nanos(1);
+        drop(sut.create_log(END, wall).unwrap());
+        assert_eq!(sut.logs().unwrap(), [1]);
+        std::fs::rename(&spool, folder.path().join("unmounted")).unwrap();
+        assert!(matches!(sut.logs(), Err(Error::Io(_))));
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+        std::fs::write(log::path(&spool, 1), b"another").unwrap();
+        assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
+        assert!(sut.read(&sut.log(1)).is_err());
+        assert!(sut.create_log(END, wall).is_err());
+        sut.remove(&sut.log(1)).unwrap_err();
+        assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
+    }
+
+    /// H-14: the catalogue knows a log by its number.
+    #[test]
+    fn numbers_of_logs_are_not_used_again() {
+        let (_folder, history, spool) = folders();
+        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
+        let wall = Timestamp::from_nanos(1);
+        drop(sut.create_log(END, wall).unwrap());
+        drop(sut.create_log(END, wall).unwrap());
+        let known = [sut.log(5)];
+        sut.remove(&sut.log(2)).unwrap();
+        drop(sut.create_log(END, wall).unwrap());
+        assert_eq!(sut.logs().unwrap(), [1, 3]);
+        assert_eq!(sut.end_before(3).unwrap(), Some(END));
+        drop(sut);
+        let mut sut = Spool::open(&spool, &history, &known).unwrap();
+        drop(sut.create_log(END, wall).unwrap());
+        assert_eq!(sut.logs().unwrap(), [1, 3, 6]);
+    }
+}

@@ -1,0 +1,548 @@
+//! A spool: rows that find no room in the folder of a history are stored in a second one, and come
+//! back, each once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use trunkline_engine::history::{History, HistoryError, SpoolState};
+use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
+use trunkline_types::{DataType, Value};
+
+use crate::disk_full::{VARIABLES, in_process_of, some_writes};
+use crate::rig::{
+    Line, Plant, SECOND, START, assert_same, copy, difference, files_of, folder, length_of_log,
+    limited,
+};
+
+/// The folder of a history and its spool, and what was written to the history.
+struct Disks {
+    root: TempDir,
+    epoch: u64,
+    time: i64,
+    written: Vec<Line>,
+}
+
+impl Disks {
+    fn new() -> Self {
+        Self {
+            root: folder(),
+            epoch: 0,
+            time: START,
+            written: Vec::new(),
+        }
+    }
+
+    fn history(&self) -> PathBuf {
+        self.root.path().join("history")
+    }
+
+    fn spool(&self) -> PathBuf {
+        self.root.path().join("spool")
+    }
+
+    fn away(&self) -> PathBuf {
+        self.root.path().join("away")
+    }
+
+    fn try_start(&mut self) -> Result<Plant, HistoryError> {
+        self.epoch += 1;
+        let (history, spool) = (self.history(), self.spool());
+        Plant::open_with_spool(&history, Some(&spool), self.epoch, self.time, &VARIABLES)
+    }
+
+    fn start(&mut self) -> Plant {
+        let mut plant = self.try_start().unwrap();
+        self.lengthen(&mut plant);
+        plant
+    }
+
+    /// Makes the log in the folder longer than other files, so that only this one reaches a limit.
+    fn lengthen(&mut self, plant: &mut Plant) {
+        let long = Value::String("x".repeat(150_000).into());
+        self.written.push(plant.write("text", &long));
+        record(plant);
+    }
+
+    /// Ends the engine without a notice.
+    fn kill(&mut self, plant: Plant) {
+        self.time = plant.time + SECOND;
+        drop(plant);
+    }
+
+    fn write(&mut self, plant: &mut Plant) {
+        self.written.extend(some_writes(plant, 3));
+    }
+
+    /// Records while the log in the folder has room for this number of bytes.
+    fn record_with_room(&self, plant: &Plant, room: u64) {
+        let length = length_of_log(&self.history());
+        limited(length + room, || plant.record());
+    }
+
+    fn logs(&self) -> usize {
+        files_of(&self.spool(), "tlh").len()
+    }
+
+    fn assert_all(&self, plant: &Plant, what: &str) {
+        assert_same(&plant.everything().lines, &self.written, what);
+    }
+
+    /// Expects that the history can be written again, and that everything comes back from the spool.
+    fn assert_back(&self, plant: &Plant, what: &str) {
+        plant.maintain();
+        plant.record();
+        plant.maintain();
+        assert_eq!(state(plant).cause, None, "{what}");
+        assert_eq!(plant.history.figures().spooled, 0, "{what}");
+        assert_eq!(self.logs(), 0, "{what}");
+        self.assert_all(plant, what);
+    }
+}
+
+/// Records everything. With too many closed segments, these must become files before.
+fn record(plant: &Plant) {
+    plant.record();
+    if !plant.history.is_idle() {
+        plant.maintain();
+        plant.record();
+    }
+    assert!(plant.history.is_idle());
+}
+
+fn state(plant: &Plant) -> SpoolState {
+    plant.history.spool().unwrap()
+}
+
+/// Behaviour: H-14.
+#[test]
+fn rows_that_find_no_room_are_in_the_spool_until_there_is_room() {
+    let name = "spool::rows_that_find_no_room_are_in_the_spool_until_there_is_room";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        assert_eq!(state(&plant).cause, None);
+        assert_eq!(state(&plant).fault, None);
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        let cause = state(&plant).cause.unwrap().to_string();
+        let name = disks.history().display().to_string();
+        assert!(cause.contains(&name), "{cause}");
+        assert_eq!(plant.history.figures().spooled, 6);
+        assert_eq!(disks.logs(), 1);
+        disks.assert_all(&plant, "while there is no room");
+        // The closed segments become files first: this shows that there is room.
+        disks.write(&mut plant);
+        plant.record();
+        assert_eq!(plant.history.figures().spooled, 12);
+        disks.assert_all(&plant, "while they are not files");
+        disks.assert_back(&plant, "with room");
+        disks.write(&mut plant);
+        plant.record();
+        assert_eq!(plant.history.figures().lost, 0);
+        let (closed, time) = (plant.moment().wall, plant.time + SECOND);
+        plant.history.close(closed).unwrap();
+        drop(plant);
+        disks.time = time;
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+        let events = plant.everything().events_of("x");
+        assert!(!events.contains(&Interrupted), "{events:?}");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
+    let name = "spool::kill_while_rows_are_in_the_spool_costs_and_doubles_none";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        for room in (0..420).step_by(7) {
+            let what = format!("room {room}");
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, room);
+            disks.write(&mut plant);
+            plant.record();
+            disks.assert_all(&plant, &what);
+            disks.kill(plant);
+            let mut plant = disks.start();
+            disks.assert_all(&plant, &what);
+            disks.assert_back(&plant, &what);
+            disks.write(&mut plant);
+            plant.record();
+            disks.kill(plant);
+        }
+        let plant = disks.start();
+        disks.assert_back(&plant, "in the end");
+        plant.seal();
+        disks.assert_all(&plant, "from files");
+    });
+}
+
+/// A commit that failed may have left all its rows in the log of a disk that cannot be changed any
+/// more.
+///
+/// Behaviour: H-14.
+#[test]
+fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
+    let name = "spool::rows_that_a_failed_commit_has_left_are_not_recorded_twice";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        // The same engine whose disk has room.
+        let mut twin = Disks::new();
+        let mut other = twin.start();
+        disks.write(&mut plant);
+        twin.write(&mut other);
+        disks.record_with_room(&plant, 10);
+        other.record();
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        let log = "log-0000000001.tlh";
+        let before = fs::metadata(disks.history().join(log)).unwrap().len();
+        fs::copy(twin.history().join(log), disks.history().join(log)).unwrap();
+        let after = fs::metadata(disks.history().join(log)).unwrap().len();
+        assert!(after > before, "the rows are in the log");
+        let plant = disks.start();
+        disks.assert_all(&plant, "after the kill");
+        disks.assert_back(&plant, "with room");
+    });
+}
+
+/// Behaviour: H-14, B-64.
+#[test]
+fn spool_that_is_missing_at_a_start_comes_back_later() {
+    let name = "spool::spool_that_is_missing_at_a_start_comes_back_later";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        disks.kill(plant);
+        let spooled = disks.written.split_off(1);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        // The folder that it was mounted in is missing as well.
+        fs::write(disks.spool(), "").unwrap();
+
+        for _ in 0..2 {
+            let mut plant = disks.start();
+            let fault = state(&plant).fault.unwrap().to_string();
+            assert!(fault.starts_with("the spool "), "{fault}");
+            disks.write(&mut plant);
+            plant.seal();
+            disks.assert_all(&plant, "without the spool");
+            disks.kill(plant);
+        }
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        plant.record();
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        disks.written.extend(spooled);
+        disks.assert_back(&plant, "with the spool");
+        assert_eq!(state(&plant).fault, None);
+        let events = plant.everything().events_of("x");
+        let ends = events.iter().filter(|event| **event == Interrupted).count();
+        let starts = events.iter().filter(|event| **event == Started).count();
+        // The run that the spool belongs to has an end in each of the two.
+        assert_eq!((starts, ends), (4, 4), "{events:?}");
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
+    let name = "spool::log_that_comes_back_after_its_rows_are_in_files_is_recognised";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        let copied = disks.root.path().join("copied");
+        copy(&disks.spool(), &copied);
+        disks.assert_back(&plant, "with room");
+        disks.kill(plant);
+        // As if the deletion had been lost.
+        copy(&copied, &disks.spool());
+        let mut plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        copy(&disks.spool(), &copied);
+        disks.assert_back(&plant, "with room");
+        disks.kill(plant);
+        copy(&copied, &disks.spool());
+        // A catalogue that is written anew knows it, too.
+        trunkline_history::rebuild(
+            &disks.history(),
+            trunkline_types::Timestamp::from_nanos(START),
+        )
+        .unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with a new catalogue");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn rows_wait_in_memory_while_neither_folder_has_room() {
+    let name = "spool::rows_wait_in_memory_while_neither_folder_has_room";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        for room in (0..60).step_by(5) {
+            let what = format!("room {room}");
+            let mut plant = disks.start();
+            let before = disks.written.clone();
+            disks.write(&mut plant);
+            // Not even the beginning of a log, or one without rows.
+            let error = limited(room, || plant.try_record())
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("history"), "{error}");
+            assert_same(&plant.everything().lines, &before, &what);
+            assert!(state(&plant).fault.is_some(), "{what}");
+            plant.record();
+            disks.assert_all(&plant, &what);
+            disks.kill(plant);
+            let plant = disks.start();
+            disks.assert_back(&plant, &what);
+            disks.kill(plant);
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn rows_go_to_the_folder_again_when_the_spool_fails() {
+    let name = "spool::rows_go_to_the_folder_again_when_the_spool_fails";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        for room in (0..200).step_by(9) {
+            let what = format!("room {room}");
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            let long = Value::String("y".repeat(2_000).into());
+            disks.written.push(plant.write("text", &long));
+            plant.record();
+            let logs = files_of(&disks.spool(), "tlh");
+            let newest = disks.spool().join(logs.last().unwrap());
+            let length = fs::metadata(newest).unwrap().len();
+            disks.write(&mut plant);
+            limited(length + room, || plant.record());
+            disks.assert_all(&plant, &what);
+            if room < 100 {
+                assert_eq!(state(&plant).cause, None, "{what}");
+            }
+            disks.kill(plant);
+            let plant = disks.start();
+            disks.assert_back(&plant, &what);
+            disks.kill(plant);
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn spool_holds_more_segments_than_memory() {
+    let name = "spool::spool_holds_more_segments_than_memory";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        for _ in 0..6 {
+            plant.close_segment();
+            disks.write(&mut plant);
+            plant.record();
+        }
+        let answer = plant.everything();
+        let missing = disks.written.len() - answer.lines.len();
+        assert!(missing > 0, "all rows are in memory");
+        let state = format!("{missing} rows are only in the spool");
+        assert!(!answer.states.is_empty());
+        assert!(
+            answer.states.iter().all(|one| one.contains(&state)),
+            "{answer:?}"
+        );
+        assert_eq!(plant.history.figures().spooled, 7 * 6);
+        disks.assert_back(&plant, "with room");
+
+        disks.lengthen(&mut plant);
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        for _ in 0..6 {
+            plant.close_segment();
+            disks.write(&mut plant);
+            plant.record();
+        }
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
+}
+
+/// Behaviour: B-64.
+#[test]
+fn stop_and_interruption_in_the_spool_are_events() {
+    let name = "spool::stop_and_interruption_in_the_spool_are_events";
+    in_process_of(name, || {
+        for is_stopped in [true, false] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            if is_stopped {
+                let wall = plant.moment().wall;
+                plant.history.close(wall).unwrap();
+            }
+            disks.kill(plant);
+            let plant = disks.start();
+            disks.assert_back(&plant, "after a restart");
+            let events = plant.everything().events_of("x");
+            assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
+            assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn history_with_the_spool_of_another_is_not_opened() {
+    let mut disks = Disks::new();
+    drop(disks.start());
+    let mut other = Disks::new();
+    drop(other.start());
+    fs::remove_dir_all(other.spool()).unwrap();
+    fs::rename(disks.spool(), other.spool()).unwrap();
+    let error = other.try_start().unwrap_err();
+    assert!(
+        matches!(error, HistoryError::ForeignSpool { .. }),
+        "{error}"
+    );
+    let message = error.to_string();
+    assert!(
+        message.contains(&other.spool().display().to_string()),
+        "{message}"
+    );
+    assert!(message.contains("`history_spool`"), "{message}");
+}
+
+/// Variables that are deployed while the catalogue cannot be written are recorded.
+///
+/// Behaviour: H-14.
+#[test]
+fn ids_of_series_in_the_spool_are_those_of_its_log() {
+    let name = "spool::ids_of_series_in_the_spool_are_those_of_its_log";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        let with_new = [&VARIABLES[..], &[("new", DataType::I64)]].concat();
+        plant.undeploy();
+        limited(100, || plant.deploy(&with_new)).unwrap();
+        disks.written.push(plant.write("new", &Value::I64(1)));
+        plant.record();
+        disks.kill(plant);
+        // Without the spool, another variable gets the same number.
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let mut plant = disks.start();
+        let with_other = [&VARIABLES[..], &[("other", DataType::I64)]].concat();
+        plant.undeploy();
+        plant.deploy(&with_other).unwrap();
+        disks.written.push(plant.write("other", &Value::I64(2)));
+        plant.record();
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        disks.assert_back(&plant, "in the history");
+    });
+}
+
+/// Random sequences of everything that may happen.
+///
+/// Behaviour: H-14.
+#[test]
+fn every_row_is_there_once_after_random_failures_and_kills() {
+    let name = "spool::every_row_is_there_once_after_random_failures_and_kills";
+    in_process_of(name, || {
+        for seed in 0..60 {
+            if let Err(difference) = random_run(seed) {
+                panic!("seed {seed}: {difference}");
+            }
+        }
+    });
+}
+
+fn random_run(seed: u64) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    let mut is_away = false;
+    for step in 0..40 {
+        match random.u32(0..12) {
+            0..4 => {
+                disks.write(&mut plant);
+                record(&plant);
+            }
+            4 | 5 => {
+                disks.write(&mut plant);
+                // Beyond this, nothing finds room: neither in the folder nor in the spool.
+                let has_log = !files_of(&disks.history(), "tlh").is_empty();
+                let bytes = match random.bool() && has_log {
+                    true => length_of_log(&disks.history()),
+                    false => 0,
+                };
+                let bytes = bytes + random.u64(0..400);
+                let _failed = limited(bytes, || plant.try_record());
+                record(&plant);
+            }
+            6 => plant.close_segment(),
+            7 => {
+                let wall = plant.moment().wall;
+                // It fails at any file of the first closed segment.
+                let _failed = limited(random.u64(0..8_000), || plant.history.maintain(wall));
+            }
+            8 => plant.maintain(),
+            9 => move_spool(&disks, &mut is_away),
+            _ => {
+                disks.kill(plant);
+                plant = disks.start();
+            }
+        }
+        // What is only in the spool is missing as long as that is away, or not read yet.
+        let found = plant.everything();
+        if !is_away && found.states.is_empty() && state(&plant).fault.is_none() {
+            if let Some(difference) = difference(&found.lines, &disks.written) {
+                return Err(format!("step {step}: {difference}"));
+            }
+        }
+    }
+    if is_away {
+        move_spool(&disks, &mut is_away);
+    }
+    disks.assert_back(&plant, &format!("seed {seed}"));
+    disks.kill(plant);
+    let plant = disks.start();
+    disks.assert_back(&plant, &format!("seed {seed}, after a restart"));
+    Ok(())
+}
+
+/// The disk of the spool goes or comes back.
+fn move_spool(disks: &Disks, is_away: &mut bool) {
+    let (spool, away): (&Path, &Path) = (&disks.spool(), &disks.away());
+    if *is_away {
+        fs::remove_file(spool).unwrap();
+        fs::rename(away, spool).unwrap();
+    } else {
+        fs::rename(spool, away).unwrap();
+        fs::write(spool, "").unwrap();
+    }
+    *is_away = !*is_away;
+}
