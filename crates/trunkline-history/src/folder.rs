@@ -323,12 +323,15 @@ impl Content {
     pub(crate) fn read(folder: &Path, wall: Timestamp) -> Result<Self, Error> {
         let mut before = snapshot_of(folder)?;
         for _ in 0..ATTEMPTS {
-            let unsealed = Unsealed::read(folder, before.sealed(), wall);
+            let parts = before.parts.iter();
+            let parts = parts.map(|row| Arc::new(Part::new(folder, row.clone())));
+            let parts: Vec<Arc<Part>> = parts.collect();
+            let unsealed = Unsealed::beside(folder, &parts, wall);
             let after = snapshot_of(folder)?;
             match unsealed {
                 // Otherwise a log may have become files between the two.
                 Ok(unsealed) if after.parts == before.parts => {
-                    return Self::of(folder, after, unsealed);
+                    return Self::of(folder, after, parts, unsealed);
                 }
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {}
@@ -339,7 +342,12 @@ impl Content {
         Err(Error::Changing)
     }
 
-    fn of(folder: &Path, snapshot: Snapshot, mut unsealed: Unsealed) -> Result<Self, Error> {
+    fn of(
+        folder: &Path,
+        snapshot: Snapshot,
+        parts: Vec<Arc<Part>>,
+        mut unsealed: Unsealed,
+    ) -> Result<Self, Error> {
         let sealed = snapshot.sealed();
         let mut series = snapshot.series;
         series.extend(unsealed::unknown(&unsealed.series, &series)?);
@@ -348,11 +356,9 @@ impl Content {
         if !held::is_held(folder)? {
             unsealed.add_end(sealed);
         }
-        let parts = snapshot.parts.into_iter();
-        let parts = parts.map(|row| Arc::new(Part::new(folder, row)));
         Ok(Self {
             series,
-            parts: Arc::new(parts.collect()),
+            parts: Arc::new(parts),
             segments: unsealed.segments.into_iter().map(Arc::new).collect(),
             damaged_logs: unsealed.damaged,
         })

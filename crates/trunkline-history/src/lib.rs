@@ -25,7 +25,7 @@
 //! - `part`: a Parquet file; `schema`: its columns; `catalogue`: which files there are.
 //! - `footer`: the metadata of a Parquet file, and their second copy.
 //! - [`HistoryFolder`]: reads a folder without recording; `snapshot`: its catalogue, `unsealed`: its
-//!   logs, `held`: its lock.
+//!   logs, `held`: its lock; `database`: copies a database that is in use.
 //! - [`verify`], [`rebuild`], [`compact`](compact()): what commands do with a folder; `leftovers`:
 //!   files that the catalogue does not have.
 //! - [`arrow_batch`]: rows for other programs.
@@ -39,6 +39,7 @@ mod catalogue;
 mod checked;
 mod compact;
 pub mod copied;
+mod database;
 mod error;
 mod export;
 mod folder;
@@ -203,7 +204,7 @@ impl FileHistory {
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
-        let unsealed = Unsealed::read(folder, sealed, wall)?;
+        let unsealed = Unsealed::beside(folder, &parts, wall)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             catalogue.add_series(&new)?;

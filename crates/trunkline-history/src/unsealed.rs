@@ -1,6 +1,8 @@
 //! What the logs of a folder have that is in no file yet.
 
+use std::cmp::Reverse;
 use std::path::Path;
+use std::sync::Arc;
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
@@ -8,6 +10,7 @@ use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::log;
+use crate::part::Part;
 use crate::recorder;
 use crate::tail::Segment;
 
@@ -22,7 +25,7 @@ pub(crate) struct Unsealed {
     pub(crate) sealed: Vec<u64>,
     /// The number of the newest log; 0 if there is none.
     pub(crate) newest: u64,
-    /// How the last run ended, if it did not stop in an orderly way.
+    /// How the last run ended, if it did not stop in an orderly way, and if no file has this event.
     pub(crate) interrupted: Option<HistoryMark>,
     /// The logs that are damaged.
     pub(crate) damaged: Vec<DamagedLog>,
@@ -45,6 +48,36 @@ impl DamagedLog {
 }
 
 impl Unsealed {
+    /// Reads the logs beside these files.
+    pub(crate) fn beside(
+        folder: &Path,
+        parts: &[Arc<Part>],
+        wall: Timestamp,
+    ) -> Result<Self, Error> {
+        let sealed = parts.iter().map(|part| part.row.segment).max();
+        let mut found = Self::read(folder, sealed.unwrap_or(0), wall)?;
+        if found.newest <= sealed.unwrap_or(0) {
+            found.end_after(parts, wall);
+        }
+        Ok(found)
+    }
+
+    /// Finds out how the last run ended if no log is newer than the files: in a copy that was made
+    /// while an engine moved rows to files, or after a command was killed that had moved all of them.
+    fn end_after(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
+        // If files cannot be read, the logs know best.
+        let Ok(Some(last)) = last_event(parts) else {
+            return;
+        };
+        let of_log = self.interrupted.map(|mark| mark.key.time);
+        let of_files = parts.iter().map(|part| part.row.last_time).max();
+        // A source may be ahead of its time.
+        let of_files = of_files.map(|time| time.min(wall.as_nanos()));
+        let time = of_log.max(of_files).unwrap_or(last.key.time);
+        let is_running = last.event == HistoryEvent::Started;
+        self.interrupted = is_running.then(|| interruption(time, last.key.epoch));
+    }
+
     /// Reads the logs. Rows up to the segment `sealed` are in files.
     pub(crate) fn read(folder: &Path, sealed: u64, wall: Timestamp) -> Result<Self, Error> {
         let mut found = Self::default();
@@ -54,14 +87,8 @@ impl Unsealed {
             let epoch = recovered.last_epoch();
             if let Some(last) = recovered.last_commit {
                 // Overwritten by what a newer log says.
-                found.interrupted = (!recovered.is_stopped).then_some(HistoryMark {
-                    key: RowKey {
-                        time: last.as_nanos(),
-                        epoch,
-                        sequence: recorder::STOPPED,
-                    },
-                    event: HistoryEvent::Interrupted,
-                });
+                found.interrupted =
+                    (!recovered.is_stopped).then(|| interruption(last.as_nanos(), epoch));
             }
             if number <= sealed {
                 found.sealed.push(number);
@@ -95,6 +122,36 @@ impl Unsealed {
             self.segments.push(segment);
         }
     }
+}
+
+fn interruption(time: i64, epoch: u64) -> HistoryMark {
+    HistoryMark {
+        key: RowKey {
+            time,
+            epoch,
+            sequence: recorder::STOPPED,
+        },
+        event: HistoryEvent::Interrupted,
+    }
+}
+
+/// Returns the last start or end of an engine that is in files.
+fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
+    let mut parts: Vec<&Arc<Part>> = parts.iter().collect();
+    parts.sort_by_key(|part| Reverse(part.row.last_time));
+    let mut last: Option<HistoryMark> = None;
+    for part in parts {
+        if last.is_some_and(|last| last.key.time > part.row.last_time) {
+            break;
+        }
+        let marks = part.engine_marks()?;
+        let of_part = marks.iter().copied().filter(|mark| {
+            use HistoryEvent::{Interrupted, Started, Stopped};
+            matches!(mark.event, Started | Stopped | Interrupted)
+        });
+        last = of_part.chain(last).max_by_key(|mark| mark.key);
+    }
+    Ok(last)
 }
 
 /// Returns the series of a log that are not known yet.

@@ -154,8 +154,9 @@ fn damaged_backup_is_named_and_not_restored() {
     done(backup("create", &place, &plant.folder, &[]));
     let in_use = backup("restore", &place, &plant.folder, &["--replace"]);
     assert_eq!(in_use.code, Some(1));
+    // The lock of the store is taken before that of the history.
     assert!(
-        in_use.err.contains("is in use by another engine"),
+        in_use.err.contains("plant.db is in use by another engine"),
         "{}",
         in_use.err
     );
