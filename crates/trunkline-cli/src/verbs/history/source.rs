@@ -31,7 +31,7 @@ impl Source {
         })
     }
 
-    pub(super) fn page(
+    pub(crate) fn page(
         &mut self,
         query: HistoryQuery,
         context: &Context,
