@@ -11,7 +11,7 @@ use trunkline_types::wire::encoded_len;
 use trunkline_types::{Tick, Timestamp};
 
 use super::play_variables::{due, speed_of};
-use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded};
+use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded, UpdateSource};
 
 /// Maximum number of elements taken from the stream at a time. The stream's buffer bounds their
 /// bytes.
