@@ -882,7 +882,7 @@ fn engine_without_permission_for_its_history_records_once_permitted() {
         folder,
     };
     plant.wait("_engine/history/failing", "value = true");
-    plant.put("rig/count", [1]);
+    plant.put("rig/count", [1, 2]);
     let error = plant.done(&["get", "-t", "_engine/history/error"]).out;
     let told = "plant.history cannot be written: this user has no permission";
     assert!(error.contains(told), "{error}");
@@ -890,8 +890,12 @@ fn engine_without_permission_for_its_history_records_once_permitted() {
     assert!(why.out.contains("nothing is recorded now"), "{}", why.out);
     permit(&locked, 0o777);
     plant.wait("_engine/history/failing", "value = false");
-    plant.put("rig/count", [2]);
-    assert_eq!(numbers(&plant.history("rig/count").0), [2]);
+    plant.put("rig/count", [3]);
+    // Recording begins with the value at that time, and what was before is counted.
+    let (readings, events) = plant.history("rig/count");
+    assert_eq!(numbers(&readings), [2, 3]);
+    let lost = events.iter().find(|event| event["event"] == "lost");
+    assert_eq!(lost.unwrap()["count"], 1, "{events:?}");
 }
 
 #[test]

@@ -450,6 +450,9 @@ fn exported_recording_is_played_with_the_same_values() {
 #[test]
 fn exported_arrays_and_waveforms_are_played_with_the_same_values() {
     let config = r#"
+[engine]
+store = "plant.db"
+
 [library]
 name = "rig"
 
