@@ -16,7 +16,7 @@ use trunkline_types::{Elements, Timestamp, Value, Waveform};
 
 use crate::history::{PLANT, Recorded, numbers, words};
 use crate::json_lines::checked;
-use crate::rig::Output;
+use crate::rig::{Output, Running};
 
 impl Recorded {
     fn path(&self, name: &str) -> String {
@@ -600,6 +600,27 @@ fn history_is_played_in_the_order_of_times_over_many_windows() {
             assert!(shown(&other) == shown(&plant), "{source:?}: {name}");
         }
     }
+}
+
+/// The command says that updates are missing, because the stream does not show it.
+#[cfg(target_os = "linux")]
+#[test]
+fn history_of_one_variable_is_played_into_a_stream() {
+    let plant = plant();
+    let play = ["play", "--history", "rig/**", "--full", "--stream", "p"];
+    let several = plant.run(&play);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.err.contains("--group"), "{}", several.err);
+    let none = plant.run(&[&play[..], &["--group", "rig/none"]].concat());
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.err.contains("rig/none"), "{}", none.err);
+    let spawn = |words: &[&str]| Running::spawn(&mut plant.command(words));
+    let player = spawn(&[&play[..], &["--group", "rig/level"]].concat());
+    let reader = spawn(&["stream", "read", "r", "--from", "p"]);
+    let read = reader.end();
+    assert_eq!(read.1, ["2.0", "8.0", "5.0", "6.0", "9.0"], "{read:?}");
+    player.error_with("in 1 gap, and an unknown number in 1 of them");
+    assert_eq!(player.end().0, Some(1));
 }
 
 /// More readings than a page of an answer has.
