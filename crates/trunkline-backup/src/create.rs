@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreErrorKind;
-use trunkline_history::backup_files::{self, LOCK, Listed, UNFINISHED};
+use trunkline_history::backup_files::{self, CopyError, LOCK, Listed, UNFINISHED};
 use trunkline_types::Timestamp;
 
 use crate::error::Error;
@@ -16,9 +16,11 @@ use crate::files::{
     remove_folder_if_there, sum_of, sync_folder,
 };
 use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
-use crate::sqlite::copy_database;
+use crate::verify::damage_of;
 use crate::{Places, Watch};
 
+/// Attempts to copy a database. Each waits for the disk, so this takes some seconds at least.
+const DATABASE_ATTEMPTS: u32 = 500;
 /// How often the catalogue is read again because a file that it lists was replaced.
 const CATALOGUES_MAX: u32 = 100;
 const BACKUP_LOCK: &str = "backup.lock";
@@ -30,10 +32,13 @@ pub struct Created {
     pub manifest: Manifest,
     /// Number and bytes of the files that were copied. The others were in the backup already.
     pub copied: (u64, u64),
+    /// Files of the older backup that were damaged, and that the new one does not use.
+    pub damaged_before: Vec<Finding>,
 }
 
 /// Copies the files of an engine to a folder. If the folder is a backup of the engine, only files
-/// that it lacks are copied, and it is replaced in one step at the end.
+/// that it lacks are copied, and it is replaced in one step at the end. Files that it has already are
+/// read again if `checks_older`, and copied again if they are damaged.
 ///
 /// The engine may run, in another process: when a process closes a file, the system drops the locks
 /// that it has on the file, also those of SQLite. Everything that the engine had stored before the
@@ -45,6 +50,7 @@ pub fn create(
     backup: &Path,
     engine: &str,
     places: &Places,
+    checks_older: bool,
     now: Timestamp,
     watch: &mut Watch<'_>,
 ) -> Result<Created, Error> {
@@ -73,10 +79,12 @@ pub fn create(
     let mut run = Run {
         backup,
         older: older.as_ref(),
+        checks_older,
         manifest,
         meter: Meter::new(None, watch),
         folders: HashSet::from([backup.to_owned(), of_run.clone()]),
         copied: (0, 0),
+        damaged_before: Vec::new(),
     };
     let copied = run.copy_all(&places).and_then(|()| run.finish());
     if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
@@ -85,10 +93,17 @@ pub fn create(
     }
     copied?;
     let Run {
-        manifest, copied, ..
+        manifest,
+        copied,
+        damaged_before,
+        ..
     } = run;
     remove_leftovers(backup, Some(&manifest))?;
-    Ok(Created { manifest, copied })
+    Ok(Created {
+        manifest,
+        copied,
+        damaged_before,
+    })
 }
 
 /// The number of the next run. A folder without a manifest may have files that are worth something,
@@ -197,8 +212,8 @@ fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
     Ok(is_empty)
 }
 
-/// The files that were copied with one of the catalogues of this run, by path and identity, and what
-/// is damaged in them.
+/// The files that were copied or kept with one of the catalogues of this run, by path and identity,
+/// and what is damaged in them.
 #[derive(Default)]
 struct Files(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
 
@@ -206,14 +221,17 @@ struct Files(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
 struct Run<'a, 'w> {
     backup: &'a Path,
     older: Option<&'a Manifest>,
+    /// True if files of the older backup are read before they are used.
+    checks_older: bool,
     manifest: Manifest,
     meter: Meter<'a, 'w>,
     /// Folders with new names, which must become durable.
     folders: HashSet<PathBuf>,
     copied: (u64, u64),
+    damaged_before: Vec<Finding>,
 }
 
-impl Run<'_, '_> {
+impl<'a> Run<'a, '_> {
     fn copy_all(&mut self, places: &Places) -> Result<(), Error> {
         if let Some(history) = places.history.as_deref().filter(|folder| folder.exists()) {
             self.copy_history(history)?;
@@ -268,6 +286,24 @@ impl Run<'_, '_> {
         })
     }
 
+    /// Copies a database that is in use, with its log.
+    fn copy_database(&mut self, from: &Path, to: &Path) -> Result<(), Error> {
+        let meter = &mut self.meter;
+        let copied =
+            backup_files::copy_database(from, to, DATABASE_ATTEMPTS, &mut |from, to| match copy(
+                from, to, meter,
+            ) {
+                Ok(_) => Ok(true),
+                Err(error) if error.is_not_found() => Ok(false),
+                Err(error) => Err(error),
+            });
+        copied.map_err(|error| match error {
+            CopyError::Io { path, error } => Error::io(&path)(error),
+            CopyError::Changing => Error::Changing(from.to_owned()),
+            CopyError::Copy(error) => error,
+        })
+    }
+
     fn add(&mut self, path: &str, expected: Option<Sum>) -> Result<(), Error> {
         let entry = self.entry(path, expected, None)?;
         self.manifest.files.push(entry);
@@ -283,7 +319,7 @@ impl Run<'_, '_> {
 
     fn copy_store(&mut self, store: &Path) -> Result<(), Error> {
         let place = self.place(STORE)?;
-        copy_database(store, &place, &mut self.meter)?;
+        self.copy_database(store, &place)?;
         let contents = trunkline_store::settle(&place).map_err(|mut error| {
             error.location = store.display().to_string();
             Error::Store(error)
@@ -321,7 +357,7 @@ impl Run<'_, '_> {
                 return self.without_catalogue(folder);
             }
             let copy = self.place(&path)?;
-            copy_database(&catalogue, &copy, &mut self.meter)?;
+            self.copy_database(&catalogue, &copy)?;
             let listed =
                 backup_files::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
             // A file that the same catalogue lists again is not replaced by another one.
@@ -403,15 +439,15 @@ impl Run<'_, '_> {
         for (inside, of) in wanted {
             let path = format!("{HISTORY}{inside}");
             let identity = of.map(Listed::identity);
-            let known = self.kept(&path, identity);
-            if let Some(entry) = known {
-                entries.push(entry);
-                continue;
-            }
             let key = (path.clone(), identity);
             if let Some((entry, what)) = files.0.get(&key).filter(|_| identity.is_some()) {
                 entries.push(entry.clone());
                 damage.extend(what.clone());
+                continue;
+            }
+            if let Some(entry) = self.kept(&path, identity)? {
+                files.0.insert(key, (entry.clone(), None));
+                entries.push(entry);
                 continue;
             }
             let place = self.place(&path)?;
@@ -425,10 +461,15 @@ impl Run<'_, '_> {
                 Err(error) if error.is_not_found() => return Ok(false),
                 Err(error) => return Err(error),
             };
-            let what = match of.filter(|one| one.path() == inside) {
-                Some(one) => one.damage(&self.of_run().join(HISTORY)),
+            let what = match of {
+                Some(one) => one.damage(&self.of_run().join(HISTORY), &inside),
                 None => String::new(),
             };
+            if !what.is_empty() && backup_files::is_redundant(&inside) {
+                // The history does without it, and the next run tries again.
+                remove_file_if_there(&place)?;
+                continue;
+            }
             let what = (!what.is_empty()).then(|| Finding {
                 path: path.clone(),
                 what,
@@ -443,20 +484,41 @@ impl Run<'_, '_> {
         Ok(true)
     }
 
-    /// The entry of a file that the older backup has, if it was intact.
-    fn kept(&self, path: &str, identity: Option<u32>) -> Option<Entry> {
+    /// The entry of a file that the older backup has, if it was intact and still is.
+    fn kept(&mut self, path: &str, identity: Option<u32>) -> Result<Option<Entry>, Error> {
+        let Some(entry) = self.of_older(path, identity) else {
+            return Ok(None);
+        };
+        let place = entry.place(self.backup);
+        let damage = match self.checks_older {
+            true => damage_of(&place, entry, &mut self.meter)?,
+            false => match fs::metadata(&place) {
+                Ok(file) if file.is_file() && file.len() == entry.bytes => None,
+                _ => Some("it is missing, or has another length".to_owned()),
+            },
+        };
+        match damage {
+            None => Ok(Some(entry.clone())),
+            Some(what) => {
+                self.damaged_before.push(Finding {
+                    path: path.to_owned(),
+                    what,
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    /// The entry of a file in the older backup, if it was intact when it was copied.
+    fn of_older(&self, path: &str, identity: Option<u32>) -> Option<&'a Entry> {
         let older = self.older?;
         let at = older
             .files
             .binary_search_by(|entry| entry.path.as_str().cmp(path));
         let entry = older.files.get(at.ok()?)?;
-        let is_damaged = older.damage.iter().any(|finding| finding.path == path);
-        let file = fs::metadata(entry.place(self.backup)).ok()?;
-        let is_same = identity.is_some()
-            && entry.identity == identity
-            && file.is_file()
-            && file.len() == entry.bytes;
-        (is_same && !is_damaged).then(|| entry.clone())
+        let was_damaged = older.damage.iter().any(|finding| finding.path == path);
+        let is_same = identity.is_some() && entry.identity == identity;
+        (is_same && !was_damaged).then_some(entry)
     }
 
     /// Makes everything durable, and then replaces the manifest.

@@ -78,7 +78,11 @@ pub enum Error {
         what: String,
     },
     /// Files of the backup are damaged.
-    #[error("{} is damaged, and nothing was changed; use another backup", backup.display())]
+    #[error(
+        "{0} is damaged, and nothing was changed; if the files of the engine are still there, \
+         `trunkline backup create {0}` with its configuration copies damaged files again; otherwise \
+         use another backup", backup.display()
+    )]
     Damaged {
         /// The backup.
         backup: PathBuf,
@@ -97,6 +101,25 @@ pub enum Error {
          complete it", .0.display()
     )]
     Unfinished(PathBuf),
+    /// The place is a mount point, which cannot be exchanged for another folder.
+    #[error(
+        "{} is a mount point, and cannot be moved aside; nothing was changed; name a place below it \
+         in the configuration", .0.display()
+    )]
+    MountPoint(PathBuf),
+    /// Nothing can be exchanged, and everything is as before.
+    #[error(
+        "{} cannot be moved to {}: {why}; nothing was changed; correct this, or name another place in \
+         the configuration", from.display(), to.display()
+    )]
+    NotMoved {
+        /// What must be moved.
+        from: PathBuf,
+        /// The place that it must be moved to.
+        to: PathBuf,
+        /// What prevents it.
+        why: String,
+    },
     /// The restore cannot be completed.
     #[error("{} cannot be moved to {}: {why}; move it yourself, then run the command again",
         from.display(), to.display())]
@@ -127,8 +150,11 @@ impl Error {
     }
 }
 
-fn reason(error: &io::Error) -> String {
+/// Says why a file or folder cannot be used.
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
+        io::ErrorKind::ResourceBusy => "something is mounted there, or uses it".to_owned(),
+        io::ErrorKind::CrossesDevices => "it is on another file system".to_owned(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "its disk is full; make room, then try again".to_owned()
         }

@@ -15,7 +15,7 @@
 //! change stay where an earlier run has copied them.
 //!
 //! # Layout
-//! - [`create`]: makes or renews a backup; `sqlite`: copies a database that is in use.
+//! - [`create`]: makes or renews a backup.
 //! - [`verify`]: compares the files of a backup with its manifest.
 //! - [`restore`]: puts a backup in the place of the engine's files.
 //! - `manifest`, `files`, `error`: what these share.
@@ -27,7 +27,6 @@ mod error;
 mod files;
 mod manifest;
 mod restore;
-mod sqlite;
 mod verify;
 
 use std::path::PathBuf;

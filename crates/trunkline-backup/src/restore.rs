@@ -5,17 +5,19 @@
 //! killed before the note leaves the old files in place; later, the note tells what is left to do,
 //! and the next call completes it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
-use trunkline_history::backup_files::FolderLock;
+use trunkline_history::backup_files::{self, FolderLock};
 use trunkline_store::StoreLock;
 use trunkline_types::Timestamp;
 
 use crate::create::real;
-use crate::error::Error;
+use crate::error::{Error, reason};
 use crate::files::{
     Meter, copy, create_file, create_folder, folder_of, remove_file_if_there,
     remove_folder_if_there, sync_folder, with_suffix,
@@ -27,6 +29,8 @@ use crate::{Places, Watch};
 /// What is appended to a place for the files that are being copied, and for the note.
 const COPYING: &str = ".restoring";
 const NOTE: &str = ".restore";
+/// What SQLite appends to the name of a store for the files beside it.
+const STORE_LOGS: [&str; 2] = ["-wal", "-shm"];
 
 /// The result of [`restore`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +39,8 @@ pub struct Restored {
     pub manifest: Option<Manifest>,
     /// Where the files that were in the places before are now.
     pub aside: Vec<PathBuf>,
+    /// Damaged files of the backup that the engine does without, and that were left out.
+    pub left_out: Vec<Finding>,
 }
 
 /// The moves that exchange the files.
@@ -58,13 +64,13 @@ struct Move {
 /// Returns the note of a restore that was cut off while it replaced files of these places. Until it
 /// is completed, no engine may start with them.
 pub fn unfinished_restore(places: &Places) -> Option<PathBuf> {
-    let places = [&places.store, &places.history].into_iter().flatten();
-    let mut notes = places.map(|place| with_suffix(&real(place), NOTE));
+    let mut notes = both(places).map(|place| with_suffix(&real(place), NOTE));
     notes.find(|note| note.exists())
 }
 
 /// Checks a backup, and puts it in place. Files in the places are moved aside if they may be
-/// replaced (`may_replace`), never deleted.
+/// replaced (`may_replace`), never deleted. Damaged files are left out if the history does without
+/// them: summaries, and second copies of footers.
 ///
 /// # Errors
 /// [`Error`]. All but [`Error::Unfinished`] and [`Error::Stuck`] leave everything as it was.
@@ -76,85 +82,126 @@ pub fn restore(
     watch: &mut Watch<'_>,
 ) -> Result<Restored, Error> {
     if let Some(note) = unfinished_restore(places) {
-        let aside = complete(&note)?;
+        let aside = complete(&note, take_locks(&real_places(places))?, &mut move_to)?;
         return Ok(Restored {
             manifest: None,
             aside,
+            left_out: Vec::new(),
         });
     }
-    let manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
+    let mut manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
     let findings = compare(backup, &manifest, watch)?;
+    let (left_out, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_redundant);
     if !findings.is_empty() {
         return Err(Error::Damaged {
             backup: backup.to_owned(),
             findings,
         });
     }
-    let has_store = manifest.files.iter().any(|entry| entry.path == STORE);
-    let has_history = manifest
+    let not_used: HashSet<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
+    manifest
         .files
-        .iter()
-        .any(|entry| entry.path.starts_with(HISTORY));
-    let of = |has: bool, place: &Option<PathBuf>, what| match (has, place) {
-        (true, None) => Err(Error::NoPlace(what)),
-        (true, Some(place)) => Ok(Some(real(place))),
-        (false, _) => Ok(None),
-    };
-    let store = of(has_store, &places.store, "store")?;
-    let history = of(has_history, &places.history, "history")?;
-    let moves = plan(store.as_deref(), history.as_deref(), now);
-    let first = [&store, &history].into_iter().flatten().next();
-    let Some(first) = first else {
-        return Err(Error::NoBackup(backup.to_owned()));
-    };
-    let in_use = || take_locks(store.as_deref(), history.as_deref());
-    drop(in_use()?);
+        .retain(|entry| !not_used.contains(entry.path.as_str()));
+    let places = places_of(&manifest, places)?;
+    let moves = plan(&places, now);
+    if let Some(place) = both(&places).find(|place| is_mount_point(place)) {
+        return Err(Error::MountPoint(place.clone()));
+    }
+    drop(take_locks(&places)?);
     let there = moves.iter().find(|one| one.is_aside && one.from.exists());
     if let Some(one) = there
         && !may_replace
     {
         return Err(Error::Exists(one.from.clone()));
     }
-    let copied = copy_beside(
-        backup,
-        &manifest,
-        store.as_deref(),
-        history.as_deref(),
-        watch,
-    );
-    if let Err(error) = copied {
-        for place in [&store, &history].into_iter().flatten() {
+    let copied = copy_beside(backup, &manifest, &places, watch);
+    let aside = copied.and_then(|()| exchange(backup, &places, moves));
+    if aside.is_err() && unfinished_restore(&places).is_none() {
+        for place in both(&places) {
             // The next restore removes what cannot be removed now.
             let _ = remove_any(&with_suffix(place, COPYING));
         }
-        return Err(error);
     }
-    let note = with_suffix(first, NOTE);
-    write_note(&note, backup, moves)?;
-    // An engine that looks for the note from now on does not start. One may have started before.
-    match in_use() {
-        Ok(locks) => drop(locks),
-        Err(error) => {
-            remove_file_if_there(&note)?;
-            return Err(error);
-        }
-    }
-    let aside = complete(&note)?;
     Ok(Restored {
         manifest: Some(manifest),
-        aside,
+        aside: aside?,
+        left_out,
     })
 }
 
-fn take_locks(
-    store: Option<&Path>,
-    history: Option<&Path>,
-) -> Result<(Option<StoreLock>, Option<FolderLock>), Error> {
-    let store = match store {
+/// The store and the history, as far as there are places for them.
+fn both(places: &Places) -> impl Iterator<Item = &PathBuf> {
+    [&places.store, &places.history].into_iter().flatten()
+}
+
+fn real_places(places: &Places) -> Places {
+    Places {
+        store: places.store.as_deref().map(real),
+        history: places.history.as_deref().map(real),
+    }
+}
+
+/// Returns the places of what a backup has.
+fn places_of(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
+    let mut files = manifest.files.iter();
+    let has_store = files.clone().any(|entry| entry.path == STORE);
+    let has_history = files.any(|entry| entry.path.starts_with(HISTORY));
+    let of = |has: bool, place: &Option<PathBuf>, what| match (has, place) {
+        (true, None) => Err(Error::NoPlace(what)),
+        (true, Some(place)) => Ok(Some(real(place))),
+        (false, _) => Ok(None),
+    };
+    Ok(Places {
+        store: of(has_store, &places.store, "store")?,
+        history: of(has_history, &places.history, "history")?,
+    })
+}
+
+/// Exchanges the old files for the new ones, which are beside their places. Returns what was moved
+/// aside. After an error, there is a note if something was moved already.
+fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<PathBuf>, Error> {
+    let Some(first) = both(places).next() else {
+        return Err(Error::NoBackup(backup.to_owned()));
+    };
+    let note = with_suffix(first, NOTE);
+    write_note(&note, backup, moves.clone())?;
+    let first_move = moves.iter().find(|one| one.from.exists());
+    // An engine that looks for the note from now on does not start. One may have started before.
+    let exchanged = take_locks(places).and_then(|locks| complete(&note, locks, &mut move_to));
+    match exchanged {
+        Err(error) if first_move.is_some_and(|one| one.from.exists()) => {
+            // Nothing was moved.
+            remove_file_if_there(&note)?;
+            Err(match error {
+                Error::Stuck { from, to, why } => Error::NotMoved { from, to, why },
+                error => error,
+            })
+        }
+        exchanged => exchanged,
+    }
+}
+
+/// Returns true if the history does without the file.
+fn is_redundant(finding: &Finding) -> bool {
+    let inside = finding.path.strip_prefix(HISTORY);
+    inside.is_some_and(backup_files::is_redundant)
+}
+
+/// Returns true if something is mounted here, so that it cannot be renamed.
+fn is_mount_point(place: &Path) -> bool {
+    let found = statx(CWD, place, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// The locks that keep engines from using the files while these are moved.
+type Locks = (Option<StoreLock>, Option<FolderLock>);
+
+fn take_locks(places: &Places) -> Result<Locks, Error> {
+    let store = match &places.store {
         Some(store) => StoreLock::take(store).map_err(Error::Store)?,
         None => None,
     };
-    let history = match history {
+    let history = match &places.history {
         Some(history) => FolderLock::take(history).map_err(Error::History)?,
         None => None,
     };
@@ -162,7 +209,7 @@ fn take_locks(
 }
 
 /// Returns the moves, in the order in which they are made: everything old first.
-fn plan(store: Option<&Path>, history: Option<&Path>, now: Timestamp) -> Vec<Move> {
+fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     let time: String = now
         .to_string()
         .chars()
@@ -178,17 +225,18 @@ fn plan(store: Option<&Path>, history: Option<&Path>, now: Timestamp) -> Vec<Mov
             is_aside: true,
         });
     };
-    if let Some(store) = store {
+    if let Some(store) = &places.store {
         let old = with_suffix(store, &suffix);
+        aside(store.to_owned(), old.clone());
         // A log of the old store would damage the new one.
-        for end in ["", "-wal", "-shm"] {
+        for end in STORE_LOGS {
             aside(with_suffix(store, end), with_suffix(&old, end));
         }
     }
-    if let Some(folder) = history {
+    if let Some(folder) = &places.history {
         aside(folder.to_owned(), with_suffix(folder, &suffix));
     }
-    for place in [store, history].into_iter().flatten() {
+    for place in both(places) {
         moves.push(Move {
             from: with_suffix(place, COPYING),
             to: place.to_owned(),
@@ -202,21 +250,31 @@ fn plan(store: Option<&Path>, history: Option<&Path>, now: Timestamp) -> Vec<Mov
 fn copy_beside(
     backup: &Path,
     manifest: &Manifest,
-    store: Option<&Path>,
-    history: Option<&Path>,
+    places: &Places,
     watch: &mut Watch<'_>,
 ) -> Result<(), Error> {
     let mut meter = Meter::new(Some(manifest.bytes()), watch);
     let mut folders = Vec::new();
-    for place in [store, history].into_iter().flatten() {
+    for place in both(places) {
         remove_any(&with_suffix(place, COPYING))?;
         create_folder(&folder_of(place))?;
         folders.push(folder_of(place));
     }
     for entry in &manifest.files {
-        let to = match (entry.path.strip_prefix(HISTORY), store, history) {
-            (Some(inside), _, Some(history)) => with_suffix(history, COPYING).join(inside),
-            (None, Some(store), _) => with_suffix(store, COPYING),
+        let to = match (entry.path.strip_prefix(HISTORY), places) {
+            (
+                Some(inside),
+                Places {
+                    history: Some(history),
+                    ..
+                },
+            ) => with_suffix(history, COPYING).join(inside),
+            (
+                None,
+                Places {
+                    store: Some(store), ..
+                },
+            ) => with_suffix(store, COPYING),
             _ => continue,
         };
         let folder = folder_of(&to);
@@ -279,7 +337,11 @@ fn write_note(note: &Path, backup: &Path, moves: Vec<Move>) -> Result<(), Error>
 }
 
 /// Makes the moves of a note that are not made yet, and removes it. Returns what was moved aside.
-fn complete(note: &Path) -> Result<Vec<PathBuf>, Error> {
+fn complete(
+    note: &Path,
+    locks: Locks,
+    make: &mut dyn FnMut(&Move) -> Result<(), Error>,
+) -> Result<Vec<PathBuf>, Error> {
     let text = fs::read(note).map_err(Error::io(note))?;
     let content: Note = serde_json::from_slice(&text)
         .map_err(|error| Error::io(note)(std::io::Error::other(error.to_string())))?;
@@ -291,14 +353,20 @@ fn complete(note: &Path) -> Result<Vec<PathBuf>, Error> {
         .any(|one| !one.is_aside && !one.from.exists());
     for one in &content.moves {
         if !(one.is_aside && has_begun) {
-            move_to(one)?;
+            make(one)?;
         }
-        if one.is_aside && one.to.exists() {
+        // The logs are parts of the store.
+        let is_log = STORE_LOGS
+            .iter()
+            .any(|end| one.to.to_string_lossy().ends_with(end));
+        if one.is_aside && !is_log && one.to.exists() {
             aside.push(one.to.clone());
         }
         // Everything old is out of its place for sure before anything new comes.
         sync_folder(&folder_of(&one.to))?;
     }
+    // Until the note is removed, no engine uses the new files.
+    drop(locks);
     remove_file_if_there(note)?;
     sync_folder(&folder_of(note))?;
     Ok(aside)
@@ -317,7 +385,7 @@ fn move_to(one: &Move) -> Result<(), Error> {
     if one.to.exists() {
         return Err(stuck("there is something already".to_owned()));
     }
-    fs::rename(&one.from, &one.to).map_err(|error| stuck(error.to_string()))
+    fs::rename(&one.from, &one.to).map_err(|error| stuck(reason(&error)))
 }
 
 fn remove_any(path: &Path) -> Result<(), Error> {
@@ -346,6 +414,55 @@ mod tests {
         found
     }
 
+    /// The locks of the process, by the kind and the inode of the file.
+    fn is_locked(kind: &str, file: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{} ", fs::metadata(file).unwrap().ino());
+        let own = format!(" {} ", std::process::id());
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        all.lines()
+            .any(|line| line.contains(kind) && line.contains(&inode) && line.contains(&own))
+    }
+
+    /// Otherwise an engine that looked for the note before it was written might use the files while
+    /// they are moved.
+    #[test]
+    fn files_are_locked_while_they_are_moved() {
+        let now = Timestamp::from_nanos(1_790_000_000_000_000_000);
+        let folder = tempfile::tempdir().unwrap();
+        let (store, history) = (folder.path().join("p.db"), folder.path().join("p.history"));
+        drop(trunkline_store::SqliteStore::open(&store).unwrap());
+        fs::create_dir(&history).unwrap();
+        fs::write(with_suffix(&store, COPYING), "new").unwrap();
+        fs::create_dir(with_suffix(&history, COPYING)).unwrap();
+        let places = Places {
+            store: Some(store.clone()),
+            history: Some(history.clone()),
+        };
+        let moves = plan(&places, now);
+        let note = with_suffix(&store, NOTE);
+        write_note(&note, Path::new("b"), moves.clone()).unwrap();
+        let locks = take_locks(&places).unwrap();
+        let (old_store, old_history) = (&moves.first().unwrap().to, &moves.get(3).unwrap().to);
+        let mut made = 0;
+        let aside = complete(&note, locks, &mut |one| {
+            move_to(one)?;
+            made += 1;
+            assert!(is_locked("POSIX", old_store), "{made}");
+            if one.to == *old_history || !one.is_aside {
+                assert!(
+                    is_locked("FLOCK", &old_history.join(backup_files::LOCK)),
+                    "{made}"
+                );
+            }
+            Ok(())
+        });
+        assert_eq!(aside.unwrap(), [old_store.clone(), old_history.clone()]);
+        assert_eq!(made, 6);
+        assert!(!is_locked("POSIX", old_store));
+        assert!(!note.exists());
+    }
+
     #[test]
     fn restore_that_was_killed_after_any_move_is_completed() {
         let now = Timestamp::from_nanos(1_790_000_000_000_000_000);
@@ -364,7 +481,7 @@ mod tests {
                 history: Some(history.clone()),
             };
             assert_eq!(unfinished_restore(&places), None);
-            let moves = plan(Some(&store), Some(&history), now);
+            let moves = plan(&places, now);
             let note = with_suffix(&store, NOTE);
             write_note(&note, Path::new("b"), moves.clone()).unwrap();
             for one in moves.iter().take(kill) {

@@ -37,19 +37,29 @@ pub(crate) fn compare(
     let mut meter = Meter::new(Some(manifest.bytes()), watch);
     let mut findings = Vec::new();
     for entry in &manifest.files {
-        let what = match sum_of(&entry.place(backup), &mut meter) {
-            Ok(sum) => difference(entry, sum),
-            Err(error) if error.is_not_found() => Some("it is missing".to_owned()),
-            Err(Error::Io { error, .. }) => Some(format!("it cannot be read: {error}")),
-            Err(error) => return Err(error),
-        };
-        meter.end_file();
+        let what = damage_of(&entry.place(backup), entry, &mut meter)?;
         findings.extend(what.map(|what| Finding {
             path: entry.path.clone(),
             what,
         }));
     }
     Ok(findings)
+}
+
+/// Reads a file, and says how it differs from its entry; `None` if it does not.
+pub(crate) fn damage_of(
+    place: &Path,
+    entry: &Entry,
+    meter: &mut Meter<'_, '_>,
+) -> Result<Option<String>, Error> {
+    let what = match sum_of(place, meter) {
+        Ok(sum) => difference(entry, sum),
+        Err(error) if error.is_not_found() => Some("it is missing".to_owned()),
+        Err(Error::Io { error, .. }) => Some(format!("it cannot be read: {error}")),
+        Err(error) => return Err(error),
+    };
+    meter.end_file();
+    Ok(what)
 }
 
 /// Says how a file differs from its entry; `None` if it does not.

@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{TryRecvError, channel};
 
 use tempfile::TempDir;
-use trunkline_backup::{Error, Finding, Places, Progress, create, restore, verify};
+use trunkline_backup::{
+    Error, Finding, Places, Progress, create, restore, unfinished_restore, verify,
+};
 use trunkline_engine::Encoded;
 use trunkline_engine::store::{RetainedValue, Store};
 use trunkline_store::SqliteStore;
+use trunkline_types::history::HistoryEvent;
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
 use rig::{Line, Plant, START, flip};
@@ -51,7 +54,14 @@ impl Site {
 
     /// Returns the number and the bytes of the files that were copied.
     fn create(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<(u64, u64), Error> {
-        let created = create(&self.backup(), "plant", &self.places("plant"), NOW, watch)?;
+        let created = create(
+            &self.backup(),
+            "plant",
+            &self.places("plant"),
+            true,
+            NOW,
+            watch,
+        )?;
         assert_eq!(created.manifest.damage, []);
         Ok(created.copied)
     }
@@ -313,11 +323,11 @@ fn interrupted_restore_changes_nothing() {
     }
 }
 
-/// R7: every kind of file, and the manifest.
+/// R7: every kind of file, and the manifest. What the history does without is left out.
 #[test]
 fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
     let site = Site::new();
-    let (plant, _) = filled(&site);
+    let (plant, lines) = filled(&site);
     site.create(&mut always).unwrap();
     drop(plant);
     let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
@@ -344,9 +354,25 @@ fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
         };
         assert_eq!(site.findings(), [missing]);
         let places = site.places("elsewhere");
-        let refused = restore(&site.backup(), &places, true, NOW, &mut always);
-        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
-        assert!(!site.path("elsewhere").exists());
+        let restored = restore(&site.backup(), &places, true, NOW, &mut always);
+        match entry.path.contains("/summaries/") || entry.path.contains("/footers/") {
+            true => {
+                let left_out = restored.unwrap().left_out;
+                let named: Vec<&str> = left_out.iter().map(|one| one.path.as_str()).collect();
+                assert_eq!(named, [entry.path.as_str()]);
+                let plant = Plant::start(&places.history.unwrap(), 9, START + 1, &VARIABLES);
+                rig::assert_same(&plant.everything().lines, &lines, &entry.path);
+                drop(plant);
+                fs::remove_dir_all(site.path("elsewhere")).unwrap();
+            }
+            false => {
+                let refused = restored.unwrap_err();
+                assert!(matches!(refused, Error::Damaged { .. }), "{refused:?}");
+                let sentence = refused.to_string();
+                assert!(sentence.contains("trunkline backup create"), "{sentence}");
+                assert!(!site.path("elsewhere").exists());
+            }
+        }
         fs::write(&path, whole).unwrap();
     }
     let path = site.backup().join("manifest.json");
@@ -370,6 +396,181 @@ fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
     assert_eq!(site.findings(), []);
 }
 
+/// A file has the name and the length of the one that was copied, but other content; or it is missing.
+///
+/// Behaviour: H-16.
+#[test]
+fn file_that_is_damaged_in_a_backup_is_copied_again() {
+    let site = Site::new();
+    let (_plant, lines) = filled(&site);
+    let count = site.create(&mut always).unwrap().0;
+    let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+    let parts = manifest.files.iter().filter(|one| one.identity.is_some());
+    let parts: Vec<_> = parts.map(|one| one.path.clone()).collect();
+    assert_eq!(
+        parts.len(),
+        6,
+        "two files, their summaries and second footers"
+    );
+    for path in &parts {
+        for is_missing in [false, true] {
+            let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+            let entry = manifest.files.iter().find(|one| one.path == *path).unwrap();
+            let place = site.backup().join(entry.run.to_string()).join(path);
+            match is_missing {
+                true => fs::remove_file(&place).unwrap(),
+                false => flip(&place, 8 * entry.bytes / 3),
+            }
+            assert_eq!(site.findings().len(), 1);
+            let places = site.places("plant");
+            let created = create(&site.backup(), "plant", &places, true, NOW, &mut always);
+            let created = created.unwrap();
+            let named: Vec<&str> = created
+                .damaged_before
+                .iter()
+                .map(|one| &*one.path)
+                .collect();
+            assert_eq!(named, [path.as_str()]);
+            // The store, the catalogue and the log are copied each time.
+            assert_eq!(
+                (created.copied.0, created.manifest.files.len() as u64),
+                (4, count)
+            );
+            assert_eq!(site.findings(), []);
+        }
+    }
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+}
+
+/// Without the check, a file with the right length is used as it is.
+#[test]
+fn unchecked_backup_does_not_read_older_files() {
+    let site = Site::new();
+    let (_plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    let places = site.places("plant");
+    let of_run = |checks: bool| {
+        let mut bytes = 0;
+        create(
+            &site.backup(),
+            "plant",
+            &places,
+            checks,
+            NOW,
+            &mut |progress| {
+                bytes = progress.bytes;
+                true
+            },
+        )
+        .unwrap();
+        bytes
+    };
+    let (checked, unchecked) = (of_run(true), of_run(false));
+    let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+    let kept = manifest.files.iter().filter(|one| one.identity.is_some());
+    let kept: u64 = kept.map(|one| one.bytes).sum();
+    assert_eq!(checked, unchecked + kept);
+}
+
+/// A summary or a second footer can be made anew, so it is left out of the backup until it is intact.
+#[test]
+fn damaged_file_that_the_history_does_without_is_not_copied() {
+    let site = Site::new();
+    let (plant, lines) = filled(&site);
+    let history = site.places("plant").history.unwrap();
+    let all = rig::files(&history);
+    for below in ["summaries", "footers"] {
+        let file = all.iter().find(|path| path.starts_with(below)).unwrap();
+        let place = history.join(file);
+        flip(&place, 800);
+        site.create(&mut always).unwrap();
+        assert_eq!(site.findings(), []);
+        let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+        let path = format!("history/{}", file.display());
+        assert!(!manifest.files.iter().any(|one| one.path == path), "{path}");
+        flip(&place, 800);
+        site.create(&mut always).unwrap();
+        let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+        assert!(manifest.files.iter().any(|one| one.path == path), "{path}");
+        fs::remove_dir_all(site.backup()).unwrap();
+    }
+    site.create(&mut always).unwrap();
+    drop(plant);
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+}
+
+/// A backup that is made while the engine runs ends with an interruption after the last row, also if
+/// rows became files after the log was copied.
+///
+/// Behaviour: B-64, H-16.
+#[test]
+fn restored_history_is_interrupted_after_its_last_row() {
+    let site = Site::new();
+    let (mut plant, mut lines) = filled(&site);
+    let mut calls = 0;
+    let mut seal_once = |_| {
+        calls += 1;
+        if calls == 1 {
+            plant.time += 60 * rig::SECOND;
+            lines.push(plant.write("x", &Value::F64(-1.0)));
+            plant.seal();
+        }
+        true
+    };
+    site.create(&mut seal_once).unwrap();
+    let places = site.places("elsewhere");
+    fs::create_dir(site.path("elsewhere")).unwrap();
+    restore(&site.backup(), &places, false, NOW, &mut always).unwrap();
+    let last = lines.last().unwrap().key.time;
+    let plant = Plant::start(
+        &places.history.unwrap(),
+        9,
+        last + 60 * rig::SECOND,
+        &VARIABLES,
+    );
+    plant.record();
+    let found = plant.everything();
+    rig::assert_same(&found.lines, &lines, "restored");
+    let is_end =
+        |one: &&rig::Event| one.event == HistoryEvent::Interrupted && one.variable == "rig/x";
+    let ends = found.events.iter().filter(is_end);
+    let times: Vec<i64> = ends.map(|one| one.key.time).collect();
+    assert_eq!(times, [last]);
+}
+
+/// Nothing can be moved aside here, and nothing is changed.
+#[test]
+fn restore_that_cannot_move_files_leaves_everything_as_it_was() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let places = site.places("plant");
+    let before = rig::files(&site.path("plant"));
+    // The name that the old store would get is taken.
+    let taken = site
+        .path("plant")
+        .join("plant.db.replaced-20260921T141320Z");
+    fs::create_dir(&taken).unwrap();
+    let refused = restore(&site.backup(), &places, true, NOW, &mut always).unwrap_err();
+    assert!(matches!(refused, Error::NotMoved { .. }), "{refused:?}");
+    let sentence = refused.to_string();
+    assert!(sentence.contains("nothing was changed"), "{sentence}");
+    assert_eq!(unfinished_restore(&places), None);
+    assert_eq!(rig::files(&site.path("plant")), before);
+    // Something is mounted at the place.
+    let mounted = Places {
+        store: places.store.clone(),
+        history: Some(PathBuf::from("/proc")),
+    };
+    let refused = restore(&site.backup(), &mounted, true, NOW, &mut always).unwrap_err();
+    assert!(matches!(refused, Error::MountPoint(_)), "{refused:?}");
+    assert!(refused.to_string().contains("/proc is a mount point"));
+    assert_eq!(rig::files(&site.path("plant")), before);
+    fs::remove_dir(&taken).unwrap();
+    restore(&site.backup(), &places, true, NOW, &mut always).unwrap();
+}
+
 /// Damage of the engine's own files does not prevent a backup of the rest, and replaces no intact
 /// copy.
 #[test]
@@ -387,7 +588,7 @@ fn damage_before_the_copy_is_reported() {
     assert_eq!(site.findings(), []);
     fs::remove_dir_all(site.backup()).unwrap();
     let places = site.places("plant");
-    let created = create(&site.backup(), "plant", &places, NOW, &mut always).unwrap();
+    let created = create(&site.backup(), "plant", &places, true, NOW, &mut always).unwrap();
     let path = format!("history/{}", file.display());
     let damage = created.manifest.damage;
     let named: Vec<&str> = damage.iter().map(|one| one.path.as_str()).collect();
@@ -406,10 +607,6 @@ fn restore_refuses_files_in_use_and_files_that_exist() {
     let in_use = sut(true).unwrap_err().to_string();
     assert!(in_use.contains("in use by another engine"), "{in_use}");
     drop(plant);
-    let running = SqliteStore::open(places.store.as_ref().unwrap()).unwrap();
-    let in_use = sut(true).unwrap_err().to_string();
-    assert!(in_use.contains("in use by another engine"), "{in_use}");
-    drop(running);
     let exists = sut(false).unwrap_err();
     assert!(matches!(exists, Error::Exists(_)), "{exists}");
     let names = || -> Vec<String> {
@@ -438,7 +635,7 @@ fn destinations_that_are_not_backups_are_left_alone() {
     let site = Site::new();
     let (plant, _) = filled(&site);
     let places = site.places("plant");
-    let sut = |place: &Path, engine| create(place, engine, &places, NOW, &mut always);
+    let sut = |place: &Path, engine| create(place, engine, &places, true, NOW, &mut always);
     let history = places.history.clone().unwrap();
     for inside in [history.clone(), history.join("b"), site.path("plant")] {
         let refused = sut(&inside, "plant");
@@ -461,6 +658,7 @@ fn destinations_that_are_not_backups_are_left_alone() {
         &site.path("b"),
         "plant",
         &site.places("none"),
+        true,
         NOW,
         &mut always,
     );

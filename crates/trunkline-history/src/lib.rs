@@ -29,16 +29,17 @@
 //! - `query`: answers queries, page by page.
 //! - `files`: Parquet files. `part` is one of them, `schema` its columns, `footer` its metadata and their
 //!   second copy, `summary` its buckets for plots; `seal` writes them, `join` joins small ones, `merge` reads several
-//!   in the order of their rows, `orphans` are those that the catalogue does not list.
-//! - `log`: the append log; `tail`: rows that are only in the log, in memory; `unsealed`: the logs at a start;
+//!   in the order of their rows, `unsealed` reads the logs beside them, `orphans` are those that the catalogue does not list.
+//! - `log`: the append log; `tail`: rows that are only in the log, in memory;
 //!   `spool`: the folder on another disk that has the log while the first folder cannot be written.
 //! - `catalogue`: series and files; `snapshot`: a copy of it.
 //! - `rules`: what the configuration says about a variable; `paths`: names of files;
-//!   `lock_file`: the lock of a folder.
+//!   `lock_file`: the lock of a folder; `database`: copies a database that is in use.
 
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod database;
 mod engine;
 mod error;
 mod files;

@@ -1,9 +1,11 @@
 //! Files of stores for backups: completes a copy, and keeps engines away from a file.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use trunkline_engine::store::{Damage, StoreError};
 
 use crate::connect;
@@ -46,38 +48,29 @@ fn try_settle(path: &Path) -> Result<StoreContents, Error> {
     }
 }
 
-/// Keeps engines from opening a store, until it is dropped.
+/// Keeps engines of other processes from opening a store, until it is dropped, or this process closes
+/// the file elsewhere. The file may be renamed meanwhile.
 #[derive(Debug)]
 pub struct StoreLock {
-    _connection: Connection,
+    _file: File,
 }
 
 impl StoreLock {
-    /// Locks the store in this file. Returns `None` if no engine can use the file anyway, because it
-    /// is missing or not a database.
+    /// Locks the store in this file. Returns `None` if there is no file.
     ///
     /// # Errors
-    /// An engine uses the store.
+    /// An engine of another process uses the store, or the file cannot be opened.
     pub fn take(path: &Path) -> Result<Option<Self>, StoreError> {
-        match try_lock(path) {
-            Ok(connection) => Ok(Some(Self {
-                _connection: connection,
-            })),
-            Err(error) => match error.sqlite_error_code() {
-                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                    Err(Error::InUse.of(path))
-                }
-                _ => Ok(None),
-            },
+        let file = match File::options().read(true).write(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|error| Error::Io(error).of(path))?,
+        };
+        // SQLite uses locks of this kind, and respects this one. A connection of SQLite would do more
+        // than to lock: it would write the log to the file, and remove a log by its name.
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse.of(path)),
+            Err(error) => Err(Error::Io(error.into()).of(path)),
         }
     }
-}
-
-fn try_lock(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(Duration::ZERO)?;
-    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-    connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
-    Ok(connection)
 }

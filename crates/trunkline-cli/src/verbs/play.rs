@@ -1,7 +1,8 @@
 //! `play`: plays recordings into live variables or into a stream. `elements` plays streams whose
-//! elements vary in size or have several parts.
+//! elements vary in size or have several parts; `from_history` reads a history instead of a file.
 
 mod elements;
+mod from_history;
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -11,13 +12,13 @@ use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
     Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
     RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
-    VariablesPlayed, play_into_stream, play_into_variables, stopper,
+    UpdateSource, VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
 use trunkline::stream::ValueWriter;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Tick};
 
-use super::history::export::{Range, write_recording};
+use self::from_history::RecordedHistory;
 use super::record::{meet, problem};
 use super::stream::{self, units::rate_text};
 use super::tdms::columns::{name_of, names_of};
@@ -44,8 +45,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// updates could not be played, or that a stream was played whose recording has gaps or values of a
 /// quality other than good. --exclude leaves out variables or, with --stream, channels.
 ///
-/// With --history, what an engine or a folder has recorded is played instead of a FILE. It is written
-/// to a temporary file first.
+/// With --history, what an engine or a folder has recorded is played instead of a FILE. With --stream,
+/// it is one variable.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -135,13 +136,18 @@ pub(crate) struct Args {
     )]
     data_type: Option<DataType>,
 
-    /// With --stream, the group to play if the recording has several
+    /// With --stream, the group or the variable to play if there are several
     #[arg(long, value_name = "GROUP", requires = "stream")]
     group: Option<String>,
 
     /// With --stream, the channel of the group that contains the time of each row; its values are
     /// not played
-    #[arg(long, value_name = "CHANNEL", requires = "stream")]
+    #[arg(
+        long,
+        value_name = "CHANNEL",
+        requires = "stream",
+        conflicts_with = "history"
+    )]
     times: Option<String>,
 }
 
@@ -156,47 +162,48 @@ const RING_ROWS: usize = 1 << 16;
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.end_in_order(1);
-    if args.history.is_empty() {
-        return play(args, context);
-    }
-    let folder = tempfile::tempdir().map_err(|error| Problem::system(&error))?;
-    let file = folder.path().join("history.tdms");
-    let range = Range {
-        names: &args.history,
-        since: &args.since,
-        until: args.until.as_ref(),
-        folder: args.folder.as_deref(),
-    };
-    let Some(of_history) = write_recording(&range, &file, context)? else {
-        return Ok(Exit::Interrupted);
-    };
-    let args = Args {
-        file: Some(file),
-        ..args.clone()
-    };
-    Ok(match play(&args, context)? {
-        Exit::Done => of_history,
-        other => other,
-    })
-}
-
-fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pace = match (args.full, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
         (false, None) => Pace::Original,
     };
-    match &args.stream {
-        Some(url) => into_stream(args, url, pace, context),
-        None => into_variables(args, pace, context),
+    match (&args.stream, args.history.is_empty()) {
+        (Some(url), true) => into_stream(args, url, pace, context),
+        (None, true) => {
+            let recorded = RecordedVariables::open_series(args.file());
+            let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
+            let is_whole = say_missing(recorded.missing(), context)?;
+            check_sums(args, context)?;
+            into_variables(args, &mut recorded, is_whole, pace, context)
+        }
+        (into, false) => {
+            let Some(mut recorded) = RecordedHistory::open(args, context)? else {
+                return Ok(Exit::Interrupted);
+            };
+            let played = match into {
+                Some(url) => {
+                    let one = recorded.select(args.group.as_deref())?;
+                    recorded.begin()?;
+                    elements::play(args, url, (&mut recorded, one), true, pace, context)
+                }
+                None => {
+                    recorded.begin()?;
+                    into_variables(args, &mut recorded, true, pace, context)
+                }
+            };
+            recorded.exit(played?)
+        }
     }
 }
 
-fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, CliError> {
-    let recorded = RecordedVariables::open_series(args.file());
-    let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
-    let is_whole = say_missing(recorded.missing(), context)?;
-    check_sums(args, context)?;
+/// `is_whole` is false if parts of the recording are missing, which was reported.
+fn into_variables(
+    args: &Args,
+    recorded: &mut impl UpdateSource,
+    is_whole: bool,
+    pace: Pace,
+    context: &Context,
+) -> Result<Exit, CliError> {
     let target = |name: &str| {
         let name = match &args.renaming {
             Some((old, new)) => format!("{new}{}", name.strip_prefix(old.as_str())?),
@@ -220,7 +227,7 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     let mut watch = Watch::new(stopper, context);
     let client = &connection.client;
     let mut played_before = 0;
-    let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
+    let done = play_into_variables(client, recorded, target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
         played_before = played;
         watch.poll(played, |rate| {

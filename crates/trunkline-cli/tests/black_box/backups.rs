@@ -150,12 +150,15 @@ fn everything_acknowledged_before_a_backup_is_there_after_a_restore_elsewhere() 
 fn damaged_backup_is_named_and_not_restored() {
     let mut plant = Recorded::start(PLANT);
     plant.put("rig/count", 1..=3);
+    // The query waits until they are recorded.
+    assert_eq!(numbers(&plant.history("rig/count").0), [1, 2, 3]);
     let place = tempfile::tempdir().unwrap();
     done(backup("create", &place, &plant.folder, &[]));
     let in_use = backup("restore", &place, &plant.folder, &["--replace"]);
     assert_eq!(in_use.code, Some(1));
+    // The lock of the store is taken before that of the history.
     assert!(
-        in_use.err.contains("is in use by another engine"),
+        in_use.err.contains("plant.db is in use by another engine"),
         "{}",
         in_use.err
     );
@@ -192,6 +195,8 @@ fn damaged_backup_is_named_and_not_restored() {
 fn engine_does_not_start_before_an_interrupted_restore_is_completed() {
     let mut plant = Recorded::start(PLANT);
     plant.put("rig/count", 1..=3);
+    // The query waits until they are recorded.
+    assert_eq!(numbers(&plant.history("rig/count").0), [1, 2, 3]);
     let place = tempfile::tempdir().unwrap();
     done(backup("create", &place, &plant.folder, &[]));
     plant.kill();

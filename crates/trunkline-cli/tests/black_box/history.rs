@@ -1,6 +1,7 @@
 //! The history as people and programs see it: what was recorded, over kills of the engine, beside
 //! live updates, and while there is no room for it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -833,6 +834,68 @@ fn alarm_is_raised_while_the_history_has_no_room_and_nothing_is_lost() {
     plant.kill();
     plant.serve_again();
     assert_eq!(plant.history("rig/count").0, readings);
+}
+
+/// The engine serves its variables, says why nothing is recorded, and records once it may.
+///
+/// Behaviour: H-14.
+#[test]
+fn engine_without_permission_for_its_history_records_once_permitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = PLANT.replace("store = \"plant.db\"", "history = \"locked/plant.history\"");
+    std::fs::write(folder.path().join("plant.toml"), config).unwrap();
+    let locked = folder.path().join("locked");
+    std::fs::create_dir(&locked).unwrap();
+    let permit = |path: &std::path::Path, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).unwrap();
+    };
+    permit(folder.path(), 0o755);
+    permit(&locked, 0o755);
+    let as_other = ["--reuid=65534", "--clear-groups"];
+    let program = env!("CARGO_BIN_EXE_trunkline");
+    let may_run = Command::new("setpriv")
+        .args(as_other)
+        .args([program, "--version"])
+        .output();
+    if !may_run.is_ok_and(|ran| ran.status.success()) {
+        println!("skipped, because this test may not run the program as another user");
+        return;
+    }
+    let mut served = serve_command(&folder, "127.0.0.1:0");
+    served.args(["--store", "none"]);
+    let mut other = Command::new("setpriv");
+    other
+        .args(as_other)
+        .arg(served.get_program())
+        .args(served.get_args());
+    for (key, value) in served.get_envs() {
+        match value {
+            Some(value) => other.env(key, value),
+            None => other.env_remove(key),
+        };
+    }
+    let (engine, url) = serve(&mut other);
+    let plant = Recorded {
+        engine,
+        url,
+        folder,
+    };
+    plant.wait("_engine/history/failing", "value = true");
+    plant.put("rig/count", [1, 2]);
+    let error = plant.done(&["get", "-t", "_engine/history/error"]).out;
+    let told = "plant.history cannot be written: this user has no permission";
+    assert!(error.contains(told), "{error}");
+    let why = plant.run(&["why", "rig/count"]);
+    assert!(why.out.contains("nothing is recorded now"), "{}", why.out);
+    permit(&locked, 0o777);
+    plant.wait("_engine/history/failing", "value = false");
+    plant.put("rig/count", [3]);
+    // Recording begins with the value at that time, and what was before is counted.
+    let (readings, events) = plant.history("rig/count");
+    assert_eq!(numbers(&readings), [2, 3]);
+    let lost = events.iter().find(|event| event["event"] == "lost");
+    assert_eq!(lost.unwrap()["count"], 1, "{events:?}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The folder of a history: read, listed, checked, brought into order and exported, beside an engine
 //! and without one.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -10,11 +12,11 @@ use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value as Json;
 use trunkline::{Client, OpenOptions, Write};
-use trunkline_types::Value;
+use trunkline_types::{Elements, Timestamp, Value, Waveform};
 
 use crate::history::{PLANT, Recorded, numbers, words};
 use crate::json_lines::checked;
-use crate::rig::Output;
+use crate::rig::{Output, Running};
 
 impl Recorded {
     fn path(&self, name: &str) -> String {
@@ -440,6 +442,185 @@ fn exported_recording_is_played_with_the_same_values() {
         let refused = plant.run(words);
         assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
     }
+}
+
+/// Arrays and waveforms are exported and played like other values, also those without a value
+/// because they were too long to be recorded.
+#[cfg(target_os = "linux")]
+#[test]
+fn exported_arrays_and_waveforms_are_played_with_the_same_values() {
+    let config = r#"
+[engine]
+store = "plant.db"
+
+[library]
+name = "rig"
+
+[[variable]]
+name = "array"
+type = "array(f64, *)"
+
+[[variable]]
+name = "grid"
+type = "array(i16, 2, 3)"
+
+[[variable]]
+name = "wave"
+type = "waveform(f32)"
+
+[[history]]
+variables = "**"
+array_bytes_max = "1 KiB"
+"#;
+    let plant = Recorded::start(config);
+    let long = format!("[{}]", vec!["1.5"; 500].join(", "));
+    let values = [
+        ("rig/array", "[1.5, -2.25]"),
+        ("rig/array", "[]"),
+        ("rig/array", &long),
+        ("rig/array", "[3]"),
+        ("rig/grid", "[[1, 2, 3], [4, 5, 6]]"),
+    ];
+    for (name, value) in values {
+        plant.done(&["put", name, value]);
+    }
+    let client = Client::connect(&plant.url).unwrap();
+    let timeout = std::time::Duration::from_secs(60);
+    let opened = client.open(&["rig/wave"], OpenOptions::default(), timeout);
+    let wave = opened.unwrap().remove(0).unwrap().variable;
+    for length in [3, 0, 5] {
+        let value = Value::Waveform(Arc::new(Waveform {
+            t0: Timestamp::from_nanos(1_790_000_000_000_000_000),
+            dt: 0.001,
+            samples: Elements::F32((0..length).map(|n| n as f32 / 2.0).collect()),
+            attributes: BTreeMap::new(),
+        }));
+        client.write([Write::new(wave, value)], timeout).unwrap();
+    }
+    let file = plant.path("x.tdms");
+    let exported = plant.done(&["history", "export", &file, "rig/**", "--json"]);
+    let exported = checked(&exported.err, Some("history_done")).remove(0);
+    assert_eq!(
+        (&exported["rows"], &exported["variables"]),
+        (&8.into(), &3.into())
+    );
+    let info = plant.done(&["tdms", "info", &file]);
+    for part in ["value.count", "value.dim_1", "value.t0"] {
+        assert!(info.out.contains(part), "{part}: {}", info.out);
+    }
+    let folder = plant.path("plant.history");
+    for source in [
+        &[file.as_str()][..],
+        &["--history", "rig/**", "--folder", &folder],
+    ] {
+        let other = Recorded::start(config);
+        let words = ["--full", "--keep-times", "--json"];
+        let played = other.done(&[&["play"], source, &words].concat());
+        let played = checked(&played.err, Some("played")).remove(0);
+        assert_eq!(
+            (&played["updates"], &played["failed"]),
+            (&8.into(), &0.into())
+        );
+        for name in ["rig/array", "rig/grid", "rig/wave"] {
+            let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
+                let readings = plant.history(name).0.into_iter();
+                let keys = ["ts", "value", "q"];
+                readings
+                    .map(|one| keys.map(|key| one[key].clone()))
+                    .collect()
+            };
+            assert_eq!(shown(&other), shown(&plant), "{source:?}: {name}");
+        }
+    }
+}
+
+/// Many readings at few times, few readings at many times, and two variables whose readings
+/// alternate: all are played, in the order of their times, from the engine and from its folder.
+#[cfg(target_os = "linux")]
+#[test]
+fn history_is_played_in_the_order_of_times_over_many_windows() {
+    const COUNT: i64 = 50_000;
+    let plant = Recorded::start(PLANT);
+    let client = Client::connect(&plant.url).unwrap();
+    let timeout = std::time::Duration::from_secs(60);
+    let open = |client: &Client, name: &str| {
+        let opened = client.open(&[name], OpenOptions::default(), timeout);
+        opened.unwrap().remove(0).unwrap().variable
+    };
+    let (level, count) = (open(&client, "rig/level"), open(&client, "rig/count"));
+    let start = Timestamp::from_nanos(1_790_000_000_000_000_000);
+    // A day for the readings of even blocks, a millisecond for those of odd ones.
+    let time = |n: i64| {
+        let block = n / 10_000;
+        let step = if block % 2 == 0 { 8_640_000_000 } else { 100 };
+        let before = (block + 1) / 2 * 86_400_000_000_000 + block / 2 * 1_000_000;
+        Timestamp::from_nanos(start.as_nanos() + before + n % 10_000 * step)
+    };
+    for n in 0..COUNT {
+        assert!(n == 0 || time(n) > time(n - 1), "{n}");
+    }
+    for first in (0..COUNT).step_by(5000) {
+        let writes = (first..first + 5000).map(|n| {
+            let (variable, value) = match n % 2 {
+                0 => (level, Value::F64(n as f64)),
+                _ => (count, Value::I64(n)),
+            };
+            let mut write = Write::new(variable, value);
+            write.options.source_timestamp = Some(time(n));
+            write
+        });
+        client.write(writes, timeout).unwrap();
+    }
+    let folder = plant.path("plant.history");
+    for source in [&[][..], &["--folder", &folder]] {
+        let other = Recorded::start(PLANT);
+        let words = ["--full", "--keep-times", "--json", "--since", "2026-01-01"];
+        // The command plays into one engine, and reads the other one, or its folder.
+        let pattern = match source.is_empty() {
+            true => format!("{}/rig/*", plant.url),
+            false => "rig/*".to_owned(),
+        };
+        let played = ["play", "--history", &pattern];
+        let played = other.done(&[&played[..], source, &words].concat());
+        let played = checked(&played.err, Some("played")).remove(0);
+        assert_eq!(
+            (&played["updates"], &played["failed"]),
+            (&COUNT.into(), &0.into())
+        );
+        for name in ["rig/level", "rig/count"] {
+            let shown = |plant: &Recorded| -> Vec<(Json, Json)> {
+                let shown = plant.done(&["history", name, "--since", "2026-01-01", "--json"]);
+                let lines = shown.out.lines();
+                let readings = lines.map(|line| serde_json::from_str::<Json>(line).unwrap());
+                readings
+                    .map(|one| (one["ts"].clone(), one["value"].clone()))
+                    .collect()
+            };
+            assert_eq!(shown(&other).len(), COUNT as usize / 2);
+            assert!(shown(&other) == shown(&plant), "{source:?}: {name}");
+        }
+    }
+}
+
+/// The command says that updates are missing, because the stream does not show it.
+#[cfg(target_os = "linux")]
+#[test]
+fn history_of_one_variable_is_played_into_a_stream() {
+    let plant = plant();
+    let play = ["play", "--history", "rig/**", "--full", "--stream", "p"];
+    let several = plant.run(&play);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.err.contains("--group"), "{}", several.err);
+    let none = plant.run(&[&play[..], &["--group", "rig/none"]].concat());
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.err.contains("rig/none"), "{}", none.err);
+    let spawn = |words: &[&str]| Running::spawn(&mut plant.command(words));
+    let player = spawn(&[&play[..], &["--group", "rig/level"]].concat());
+    let reader = spawn(&["stream", "read", "r", "--from", "p"]);
+    let read = reader.end();
+    assert_eq!(read.1, ["2.0", "8.0", "5.0", "6.0", "9.0"], "{read:?}");
+    player.error_with("in 1 gap, and an unknown number in 1 of them");
+    assert_eq!(player.end().0, Some(1));
 }
 
 /// More readings than a page of an answer has.

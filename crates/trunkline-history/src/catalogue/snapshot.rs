@@ -1,21 +1,20 @@
 //! Reads the catalogue of a folder without touching it, also while an engine records.
 //!
-//! The catalogue and its write-ahead log are copied to a temporary folder, and read there. The copy
-//! has one state of the catalogue if the log was not begun anew meanwhile: whatever SQLite moved
-//! from the log to the catalogue during the copy is still in the log, and replaces it.
+//! The catalogue and its write-ahead log are copied to a temporary folder, and read there: SQLite
+//! itself would create files in the folder.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
+use crate::database::{CopyError, copy_database};
 use crate::error::Error;
-use crate::paths::{CATALOGUE, CATALOGUE_LOG};
+use crate::paths::CATALOGUE;
 
 /// Name of the catalogue in the folder of a history.
 /// Attempts to read one state of a folder that changes.
 pub(crate) const ATTEMPTS: u32 = 20;
-/// Length of the head of a write-ahead log, which changes when the log is begun anew.
-const LOG_HEAD: usize = 32;
 
 /// One state of the catalogue.
 #[derive(Debug)]
@@ -66,20 +65,18 @@ impl Snapshot {
 }
 
 fn copy(folder: &Path, to: &Path) -> Result<(), Error> {
-    let log_path = folder.join(CATALOGUE_LOG);
-    let read_log = || match std::fs::read(&log_path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        log => log,
-    };
-    let mut before = read_log()?;
-    for _ in 0..ATTEMPTS {
-        let catalogue = std::fs::read(folder.join(CATALOGUE))?;
-        let log = read_log()?;
-        if before.get(..LOG_HEAD) == log.get(..LOG_HEAD) {
-            std::fs::write(to.join(CATALOGUE), catalogue)?;
-            return Ok(std::fs::write(to.join(CATALOGUE_LOG), log)?);
-        }
-        before = log;
-    }
-    Err(Error::Changing)
+    let (from, to) = (folder.join(CATALOGUE), to.join(CATALOGUE));
+    let copied = copy_database(&from, &to, ATTEMPTS, &mut |from, to| {
+        let mut source = match File::open(from) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            source => source?,
+        };
+        // Not with the permissions of the original, which may allow this user to read only.
+        io::copy(&mut source, &mut File::create(to)?)?;
+        Ok(true)
+    });
+    copied.map_err(|error: CopyError<io::Error>| match error {
+        CopyError::Io { error, .. } | CopyError::Copy(error) => error.into(),
+        CopyError::Changing => Error::Changing,
+    })
 }

@@ -25,10 +25,10 @@ use crate::catalogue::snapshot::Snapshot;
 use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
 use crate::error::Error;
 use crate::files::part::{Part, SeriesSpan};
+use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::files::{files_in, join, orphans};
 use crate::folder::absence;
 use crate::log::tail::{Segment, Tail};
-use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::log::{self, Log, LogEnd, spool};
 use crate::paths::{CATALOGUE, remove_if_there, sync_name};
 use crate::query::{self, View};
@@ -188,7 +188,7 @@ impl FileHistory {
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let ends = spooling.ends_before(&spooled);
-        let mut unsealed = Unsealed::read_up_to(folder, sealed, &ends, wall)?;
+        let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;

@@ -59,10 +59,13 @@ pub(crate) struct FooterContent {
     pub(crate) note: FileNote,
 }
 
+/// The folder of the copies.
+pub(crate) const FOLDER: &str = "footers";
+
 /// The path of the copy of a part's footer.
 pub(crate) fn copy_path(folder: &Path, part: &str) -> PathBuf {
     let inside = part.strip_prefix("samples/").unwrap_or(part);
-    folder.join("footers").join(inside).with_extension("footer")
+    folder.join(FOLDER).join(inside).with_extension("footer")
 }
 
 impl Footer {

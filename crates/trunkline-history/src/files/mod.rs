@@ -10,6 +10,7 @@ pub(crate) mod row_order;
 pub(crate) mod schema;
 pub(crate) mod seal;
 pub(crate) mod summary;
+pub(crate) mod unsealed;
 
 use std::path::Path;
 

@@ -90,7 +90,7 @@ fn remove_companions(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
         [summary, footer::copy_path(folder, &part.path)]
     };
     let known: HashSet<PathBuf> = known.iter().flat_map(of_part).collect();
-    for name in ["summaries", "footers"] {
+    for name in [summary::FOLDER, footer::FOLDER] {
         for path in files_below(&folder.join(name))? {
             if !known.contains(&path) {
                 remove_if_there(&path)?;

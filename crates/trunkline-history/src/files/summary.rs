@@ -123,10 +123,13 @@ pub(crate) struct Summary {
     pub(crate) buckets: Vec<SummaryBucket>,
 }
 
+/// The folder of the summaries.
+pub(crate) const FOLDER: &str = "summaries";
+
 /// The path of the summary of a part.
 pub(crate) fn path_of(folder: &Path, part: &str) -> PathBuf {
     let inside = part.strip_prefix("samples/").unwrap_or(part);
-    folder.join("summaries").join(inside)
+    folder.join(FOLDER).join(inside)
 }
 
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {

@@ -11,8 +11,11 @@ use rusqlite::Connection;
 use trunkline_engine::history::HistoryError;
 
 use crate::catalogue::{Catalogue, PartRow};
+pub use crate::database::{CopyError, copy_database};
 use crate::error::Error;
+use crate::files::footer::{self, Footer};
 use crate::files::part::Part;
+use crate::files::summary;
 pub use crate::lock_file::LOCK;
 pub use crate::paths::{CATALOGUE, UNFINISHED};
 use crate::{lock_file, log};
@@ -87,13 +90,39 @@ impl Listed {
         stem_of(&self.row.path).unwrap_or_default()
     }
 
-    /// Returns what is damaged in the file at `folder`; empty if nothing is. Reads all of it.
-    pub fn damage(&self, folder: &Path) -> String {
-        match Part::new(folder, self.row.clone()).check() {
+    /// Returns what is damaged in a file of a folder, which is this one or belongs to it; empty if
+    /// nothing is. `inside` is its path within the folder. Reads all of it.
+    pub fn damage(&self, folder: &Path, inside: &str) -> String {
+        match self.check(folder, inside) {
             Ok(()) => String::new(),
             Err(error) => error.sentence(),
         }
     }
+
+    fn check(&self, folder: &Path, inside: &str) -> Result<(), Error> {
+        let row = &self.row;
+        let place = folder.join(inside);
+        let is_sound = match inside.split_once('/') {
+            Some((summary::FOLDER, _)) => summary::read(&place, row.summary)?.is_some(),
+            Some((footer::FOLDER, _)) => Footer::of_copy(&place)?.is_some_and(|footer| {
+                footer.sum() == row.footer && footer.data_bytes == row.data_bytes
+            }),
+            _ if inside == row.path => return Part::new(folder, row.clone()).check(),
+            _ => true,
+        };
+        match is_sound {
+            true => Ok(()),
+            false => Err(Error::damaged("its checksum does not match")),
+        }
+    }
+}
+
+/// Returns true for the path of a file within the folder of a history that has nothing which the
+/// Parquet files lack: a summary, or the second copy of a footer.
+#[must_use]
+pub fn is_redundant(inside: &str) -> bool {
+    let folder = inside.split_once('/').map(|(folder, _)| folder);
+    folder.is_some_and(|folder| [summary::FOLDER, footer::FOLDER].contains(&folder))
 }
 
 /// Returns the date and name of a file in a folder such as `samples` or `summaries`, without the

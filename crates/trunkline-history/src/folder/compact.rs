@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::files::join::{self};
 use crate::files::merge::Merge;
 use crate::files::part::{Part, SeriesSpan};
+use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::files::{orphans, seal};
 use crate::folder::{FolderError, absence};
-use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::{CATALOGUE, remove_if_there};
 use crate::rules::keep_of;
 use crate::{lock_file, log};
@@ -93,7 +93,9 @@ impl<'a> Tidy<'a> {
             done.damage.push(orphans::sentence(apart));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
-        let mut unsealed = Unsealed::read(folder, sealed, wall)?;
+        let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let mut unsealed = Unsealed::beside(folder, &parts, &[], wall)?;
         unsealed.add_end(sealed);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         catalogue.add_series(&new)?;
@@ -101,14 +103,13 @@ impl<'a> Tidy<'a> {
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
         done.damage
             .extend(unsealed.damaged.iter().map(DamagedLog::sentence));
-        let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         Ok(Self {
             folder,
             rules,
             now: wall.as_nanos(),
             catalogue,
             series,
-            parts: parts.collect(),
+            parts,
             unsealed,
             done,
             _held: held,

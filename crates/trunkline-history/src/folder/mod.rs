@@ -22,13 +22,12 @@ use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::files::files_in;
 use crate::files::part::Part;
-use crate::lock_file;
-use crate::log;
+use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::log::spool;
 use crate::log::tail::{Segment, SeriesRows};
-use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::{CATALOGUE, SET_APART};
 use crate::query::{self, View};
+use crate::{lock_file, log};
 
 /// The folder of a history, for reading. Nothing in the folder is changed, and an engine may record
 /// into it meanwhile.
@@ -344,12 +343,15 @@ impl FolderContent {
     pub(crate) fn read(folder: &Path, wall: Timestamp) -> Result<Self, Error> {
         let mut before = snapshot_of(folder)?;
         for _ in 0..ATTEMPTS {
-            let unsealed = Unsealed::read(folder, before.sealed(), wall);
+            let parts = before.parts.iter();
+            let parts = parts.map(|row| Arc::new(Part::new(folder, row.clone())));
+            let parts: Vec<Arc<Part>> = parts.collect();
+            let unsealed = Unsealed::beside(folder, &parts, &[], wall);
             let after = snapshot_of(folder)?;
             match unsealed {
                 // Otherwise a log may have become files between the two.
                 Ok(unsealed) if after.parts == before.parts => {
-                    return Self::of(folder, after, unsealed);
+                    return Self::of(folder, after, parts, unsealed);
                 }
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {}
@@ -360,7 +362,12 @@ impl FolderContent {
         Err(Error::Changing)
     }
 
-    fn of(folder: &Path, snapshot: Snapshot, mut unsealed: Unsealed) -> Result<Self, Error> {
+    fn of(
+        folder: &Path,
+        snapshot: Snapshot,
+        parts: Vec<Arc<Part>>,
+        mut unsealed: Unsealed,
+    ) -> Result<Self, Error> {
         let sealed = snapshot.sealed();
         let mut series = snapshot.series;
         series.extend(unsealed::unknown(&unsealed.series, &series)?);
@@ -369,11 +376,9 @@ impl FolderContent {
         if !lock_file::is_held(folder)? {
             unsealed.add_end(sealed);
         }
-        let parts = snapshot.parts.into_iter();
-        let parts = parts.map(|row| Arc::new(Part::new(folder, row)));
         Ok(Self {
             series,
-            parts: Arc::new(parts.collect()),
+            parts: Arc::new(parts),
             segments: unsealed.segments.into_iter().map(Arc::new).collect(),
             damaged_logs: unsealed.damaged,
         })

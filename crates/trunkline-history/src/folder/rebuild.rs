@@ -18,9 +18,9 @@ use crate::files::files_in;
 use crate::files::footer::{self, FileNote};
 use crate::files::join::date_of;
 use crate::files::part::SeriesSpan;
+use crate::files::unsealed::Unsealed;
 use crate::folder::FolderError;
 use crate::folder::verify::Finding;
-use crate::log::unsealed::Unsealed;
 use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
 use crate::{lock_file, log};
 
@@ -194,11 +194,11 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
         }
     }
     let sealed = scanned.parts.iter().map(|part| part.segment).max();
-    let unsealed = Unsealed::read(folder, sealed.unwrap_or(0), wall)?;
+    let unsealed = Unsealed::read(folder, sealed.unwrap_or(0), &[], wall)?;
     for damaged in &unsealed.damaged {
         scanned.left_out.extend(Finding::of_log(damaged));
     }
-    let new = crate::log::unsealed::unknown(&unsealed.series, &scanned.series)?;
+    let new = crate::files::unsealed::unknown(&unsealed.series, &scanned.series)?;
     scanned.series.extend(new);
     Ok(scanned)
 }

@@ -17,10 +17,10 @@ use crate::files::footer::Footer;
 use crate::files::part::{BATCH_READ_BYTES, Part, SeriesSpan};
 use crate::files::schema::Projection;
 use crate::files::summary::SummaryBuilder;
+use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::files::{files_in, summary};
 use crate::folder::rebuild::scan;
 use crate::folder::{FolderError, absence};
-use crate::log::unsealed::{self, DamagedLog, Unsealed};
 use crate::paths::CATALOGUE;
 use crate::{lock_file, log};
 
@@ -518,7 +518,7 @@ impl Check<'_> {
     fn logs(&mut self, known: &[Series], wall: Timestamp) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             let sealed = Snapshot::read(self.folder).map_or(0, |now| now.sealed());
-            let unsealed = match Unsealed::read(self.folder, sealed, wall) {
+            let unsealed = match Unsealed::read(self.folder, sealed, &[], wall) {
                 Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => continue,
                 unsealed => unsealed?,
             };

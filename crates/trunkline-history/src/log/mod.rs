@@ -24,7 +24,6 @@
 
 pub(crate) mod spool;
 pub(crate) mod tail;
-pub(crate) mod unsealed;
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};

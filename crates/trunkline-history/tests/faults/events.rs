@@ -5,7 +5,9 @@ use trunkline_engine::{Wakes, Write};
 use trunkline_types::history::HistoryEvent::{Added, Interrupted, Retired, Started, Stopped};
 use trunkline_types::{DataType, Moment, Timestamp, Value};
 
-use crate::rig::{Plant, SECOND, START, assert_same, folder};
+use crate::rig::{
+    Event, Plant, SECOND, START, all, assert_same, copy, files_of, folder, read_folder,
+};
 
 const VARIABLES: [(&str, DataType); 1] = [("x", DataType::F64)];
 
@@ -43,6 +45,81 @@ fn interruption_is_entered_although_the_next_start_is_killed_too() {
     // Both ended without stopping.
     assert_eq!(events.iter().filter(|one| **one == Interrupted).count(), 2);
     assert_eq!(events.last(), Some(&Started));
+}
+
+/// B-64: a backup has copied the log first, and the catalogue and the files after the engine had moved
+/// further rows to files.
+#[test]
+fn interruption_follows_the_last_row_although_the_log_is_older() {
+    // Without a log at all, if it became a file before it was copied.
+    for has_log in [true, false] {
+        let (origin, copied) = (folder(), folder());
+        let place = copied.path().join("copied");
+        let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
+        let mut written = vec![plant.write("x", &Value::F64(1.0))];
+        plant.record();
+        let log = files_of(origin.path(), "tlh").remove(0);
+        let old = std::fs::read(origin.path().join(&log)).unwrap();
+        written.push(plant.write("x", &Value::F64(2.0)));
+        plant.seal();
+        written.push(plant.write("x", &Value::F64(3.0)));
+        plant.seal();
+        copy(origin.path(), &place);
+        for newer in files_of(&place, "tlh") {
+            std::fs::remove_file(place.join(newer)).unwrap();
+        }
+        if has_log {
+            std::fs::write(place.join(log), old).unwrap();
+        }
+        let time = plant.time + SECOND;
+        let plant = Plant::start(&place, 2, time, &VARIABLES);
+        plant.record();
+        let found = plant.everything();
+        assert_same(&found.lines, &written, "restored");
+        let is_end = |event: &&Event| event.event == Interrupted && event.variable == "rig/x";
+        let ends: Vec<&Event> = found.events.iter().filter(is_end).collect();
+        let times: Vec<i64> = ends.iter().map(|event| event.key.time).collect();
+        let last = written.iter().map(|line| line.key.time).max().unwrap();
+        assert_eq!(times, [last], "with a log: {has_log}");
+    }
+}
+
+/// B-64: the command has moved the end of the last run to a file, and was killed before it removed
+/// the logs.
+#[test]
+fn interruption_is_entered_once_although_compacting_was_killed() {
+    let (origin, killed) = (folder(), folder());
+    let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
+    let written = vec![plant.write("x", &Value::F64(1.0))];
+    plant.record();
+    let place = killed.path().join("killed");
+    let wall = Timestamp::from_nanos(plant.time + SECOND);
+    let mut steps = 0;
+    for kill in 1.. {
+        copy(origin.path(), &place);
+        steps = 0;
+        trunkline_history::compact(&place, &[], wall, &mut |_| {
+            steps += 1;
+            steps < kill
+        })
+        .unwrap();
+        if steps < kill {
+            break;
+        }
+        let of_folder = read_folder(&place, &all()).unwrap().events_of("x");
+        assert_eq!(of_folder, [Started, Added, Interrupted], "step {kill}");
+        let plant = Plant::start(&place, 2, wall.as_nanos(), &VARIABLES);
+        plant.record();
+        let found = plant.everything();
+        assert_same(&found.lines, &written, "after a kill");
+        let events = found.events_of("x");
+        assert_eq!(
+            events,
+            [Started, Added, Interrupted, Started],
+            "step {kill}"
+        );
+    }
+    assert!(steps > 2, "{steps} steps");
 }
 
 /// B-64: a shutdown is not an interruption, with or without rows to move.

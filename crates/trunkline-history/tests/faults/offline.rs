@@ -41,11 +41,10 @@ fn assert_sound(folder: &Path) {
     assert_eq!(checked.findings, []);
 }
 
-/// H-14: a reader changes nothing, and keeps no engine from recording.
 /// The engine is killed between the removal of old rows from the catalogue and that of their file.
 #[test]
 fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
-    let folder = folder();
+    let (folder, copied) = (folder(), folder());
     let rules = || {
         let mut rules = crate::rig::rules();
         let hour = Some(Duration::from_secs(3600));
@@ -60,7 +59,6 @@ fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     plant.write("x", &Value::F64(1.0));
     plant.seal();
     drop(plant);
-    let copied = folder();
     let copied = copied.path().join("copied");
     copy(folder.path(), &copied);
     let mut plant = start(2, START + 7200 * SECOND);
@@ -86,6 +84,7 @@ fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     assert_same(&answer.lines, &[kept], "what is kept");
 }
 
+/// H-14: a reader changes nothing, and keeps no engine from recording.
 #[test]
 fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
     let folder = folder();

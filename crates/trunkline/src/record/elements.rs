@@ -5,13 +5,13 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use trunkline_net::Clock;
-use trunkline_record::{ElementSeries, Pace, RecordedVariables, Segments, VariableRecordError};
+use trunkline_record::{ElementSeries, Pace, Segments, VariableRecordError};
 use trunkline_stream::{StreamError, ValueReader, ValueWriter};
 use trunkline_types::wire::encoded_len;
 use trunkline_types::{Tick, Timestamp};
 
 use super::play_variables::{due, speed_of};
-use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded};
+use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded, UpdateSource};
 
 /// Maximum number of elements taken from the stream at a time. The stream's buffer bounds their
 /// bytes.
@@ -258,7 +258,7 @@ impl Times {
 
 /// Plays the values of one variable into a stream of the same type, each value when it is due,
 /// until they end or playing is stopped. The variable is given by its index in
-/// [`RecordedVariables::variables`]. `on_elements` is called after each attempt to write an
+/// [`UpdateSource::variables`]. `on_elements` is called after each attempt to write an
 /// element. Plays recordings of [`record_elements`], and any other recorded variable.
 ///
 /// A full stream delays playing: nothing is lost, and all later elements are late by the same time.
@@ -270,7 +270,25 @@ impl Times {
 /// [`RecordingError::OtherElements`]. After any other error, the stream contains the elements
 /// played before.
 pub fn play_elements_into_stream(
-    recorded: &mut RecordedVariables,
+    recorded: &mut impl UpdateSource,
+    variable: usize,
+    pace: Pace,
+    stream: &mut ValueWriter,
+    stopped: &Stopped,
+    on_elements: impl FnMut(&StreamPlayed),
+) -> Result<StreamPlayed, RecordingError> {
+    let mut done = play_elements(recorded, variable, pace, stream, stopped, on_elements)?;
+    // Some sources find the gaps while they are read.
+    if let Some(known) = recorded.variables().get(variable) {
+        done.gaps = known.gaps;
+        done.lost = known.lost;
+        done.unknown_gaps = known.unknown_gaps;
+    }
+    Ok(done)
+}
+
+fn play_elements(
+    recorded: &mut impl UpdateSource,
     variable: usize,
     pace: Pace,
     stream: &mut ValueWriter,
@@ -292,15 +310,7 @@ pub fn play_elements_into_stream(
         Some(_) => clock.now().since(since).saturating_sub(due),
         None => Duration::ZERO,
     };
-    let mut done = match recorded.variables().get(variable) {
-        Some(known) => StreamPlayed {
-            gaps: known.gaps,
-            lost: known.lost,
-            unknown_gaps: known.unknown_gaps,
-            ..StreamPlayed::default()
-        },
-        None => StreamPlayed::default(),
-    };
+    let mut done = StreamPlayed::default();
     while let Some(element) = recorded.next_update()? {
         let due = due(element.after, speed).saturating_add(done.lateness);
         loop {

@@ -21,6 +21,7 @@ mod regions_out;
 mod stop;
 mod streams;
 mod unmatched;
+mod update_source;
 
 pub use trunkline_record::*;
 
@@ -34,6 +35,7 @@ pub use self::stop::{Stopped, Stopper, stopper};
 pub use self::streams::{
     RowsRecording, StreamRecorded, receive_into_ring, record_stream, stream_layout,
 };
+pub use self::update_source::UpdateSource;
 
 /// Rings of memory that a device fills or plays.
 pub mod regions {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use trunkline_client::{OpenOptions, VariableRef, Write, WriteCounts};
 use trunkline_net::Clock;
-use trunkline_record::{Pace, PlaybackError, PlayedUpdate, RecordedVariables};
+use trunkline_record::{Pace, PlaybackError, PlayedUpdate};
 use trunkline_types::wire::encoded_len;
 
 use super::handed_over::{HandedOver, PlayFailure};
-use super::{RecordingError, Stopped};
+use super::{RecordingError, Stopped, UpdateSource};
 use crate::client::Client;
 
 /// Maximum number of updates per batch.
@@ -87,7 +87,7 @@ pub struct VariablesPlayed {
 /// [`RecordingError::Playback`].
 pub fn play_into_variables(
     client: &Client,
-    recorded: &mut RecordedVariables,
+    recorded: &mut impl UpdateSource,
     target: impl Fn(&str) -> Option<String>,
     options: PlayVariablesOptions,
     stopped: &Stopped,
@@ -176,7 +176,7 @@ pub fn play_into_variables(
 
 /// Returns the next update that can be played. Reports once if the rest of a variable is damaged.
 fn next_update(
-    recorded: &mut RecordedVariables,
+    recorded: &mut impl UpdateSource,
     done: &mut VariablesPlayed,
 ) -> Result<Option<PlayedUpdate>, RecordingError> {
     loop {
@@ -225,7 +225,7 @@ fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Writ
 /// variable.
 fn open(
     client: &Client,
-    recorded: &RecordedVariables,
+    recorded: &impl UpdateSource,
     target: impl Fn(&str) -> Option<String>,
     timeout: Duration,
     done: &mut VariablesPlayed,

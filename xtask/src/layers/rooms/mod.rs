@@ -109,7 +109,7 @@ const CRATES: &[(&str, Ranks)] = &[
     ]),
     ("trunkline-history", &[
         &["error", "sync"],
-        &["lock_file", "paths"],
+        &["database", "lock_file", "paths"],
         &["catalogue"],
         &["log", "rules"],
         &["files"],

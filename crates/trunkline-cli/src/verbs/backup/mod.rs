@@ -11,7 +11,7 @@ use super::progress::Meter;
 use super::serve;
 use super::stream::units::{bytes_text, rate_text};
 use crate::output::record::{JsonSchema, Record, Serialize};
-use crate::terminal::{Style, escaped_path};
+use crate::terminal::{Style, escaped, escaped_path};
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Copy what an engine keeps to another place, and restore it
@@ -25,8 +25,9 @@ pub(crate) enum Subcommand {
 /// Copy the store and the history of an engine to a folder, while it runs or not
 ///
 /// If the folder is a backup of the engine already, it is renewed: only files of the history that it
-/// lacks are copied, and the older backup is complete until the new one is. Everything that the
-/// engine has acknowledged before the command starts is in the backup. Configuration files are not.
+/// lacks are copied, and the older backup is complete until the new one is. The files that it has are
+/// read, and copied again if they are damaged. Everything that the engine has acknowledged before the
+/// command starts is in the backup. Configuration files are not.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     /// The folder of the backup; it is created if there is none
@@ -35,6 +36,10 @@ pub(crate) struct CreateArgs {
 
     #[command(flatten)]
     engine: EngineArgs,
+
+    /// Do not read files that the backup has already. This is faster, but damage to them is not noticed
+    #[arg(long)]
+    unchecked: bool,
 }
 
 /// Read all files of a backup, and list those that are damaged or missing
@@ -181,11 +186,19 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         &args.backup,
         name,
         &places_of(&plan),
+        !args.unchecked,
         now,
-        &mut watch(context, "copied"),
+        &mut watch(context, "read and copied"),
     );
     let created = created.map_err(|error| of(error, context))?;
     context.terminal.end_progress();
+    for finding in &created.damaged_before {
+        context.remark(&format!(
+            "{} was damaged in the backup, and was copied again if the engine still has it: {}",
+            escaped(&finding.path),
+            finding.what
+        ))?;
+    }
     let (copied_files, copied_bytes) = created.copied;
     context.list([Done {
         copied_files,
@@ -241,6 +254,13 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         Some(_) => "restored",
         None => "completed",
     };
+    for finding in &restored.left_out {
+        context.remark(&format!(
+            "{} is damaged, and was left out; the history does without it: {}",
+            escaped(&finding.path),
+            finding.what
+        ))?;
+    }
     let aside = restored.aside.iter();
     let aside: Vec<String> = aside.map(|path| path.display().to_string()).collect();
     for path in &restored.aside {
@@ -334,6 +354,7 @@ fn of(error: Error, context: &Context) -> CliError {
         Error::Nothing | Error::NoPlace(_) => (Exit::Usage, "usage"),
         Error::Damaged { .. } | Error::Manifest { .. } => (Exit::ProblemsFound, "damaged"),
         Error::Exists(_) => (Exit::Failed, "exists"),
+        Error::MountPoint(_) | Error::NotMoved { .. } => (Exit::Failed, "not-moved"),
         Error::Unfinished(_) | Error::Stuck { .. } => (Exit::Failed, "unfinished-restore"),
         Error::Store(_) => (Exit::Failed, "store"),
         Error::History(_) => (Exit::Failed, "history"),

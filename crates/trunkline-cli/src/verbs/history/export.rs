@@ -5,7 +5,7 @@ mod tdms;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::ArrowError;
@@ -85,15 +85,6 @@ enum ExportForm {
     Tdms,
 }
 
-/// The variables and the time to export.
-pub(crate) struct Range<'a> {
-    pub(crate) names: &'a [String],
-    pub(crate) since: &'a String,
-    pub(crate) until: Option<&'a String>,
-    /// The folder to read instead of querying an engine.
-    pub(crate) folder: Option<&'a Path>,
-}
-
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
@@ -101,13 +92,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let sentence = "the form is for programs, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    let range = Range {
-        names: &args.names,
-        since: &args.since,
-        until: args.until.as_ref(),
-        folder: args.folder.as_deref(),
-    };
-    let Some(written) = write(&range, path, form, args.force, context)? else {
+    let Some(written) = write(args, form, context)? else {
         return Ok(Exit::Interrupted);
     };
     context.tell(&FolderEvent::Exported {
@@ -119,37 +104,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     written.exit(context)
 }
 
-/// Writes a recording that `play` can read, and reports missing data. Returns the exit code, or `None`
-/// after Ctrl-C.
-#[cfg(target_os = "linux")]
-pub(crate) fn write_recording(
-    range: &Range<'_>,
-    path: &Path,
-    context: &Context,
-) -> Result<Option<Exit>, CliError> {
-    let written = write(range, path, ExportForm::Tdms, false, context)?;
-    written.map(|written| written.exit(context)).transpose()
-}
-
 /// Writes the file. Returns a summary of its contents, or `None` after Ctrl-C.
-fn write(
-    wanted: &Range<'_>,
-    path: &Path,
-    form: ExportForm,
-    is_forced: bool,
-    context: &Context,
-) -> Result<Option<Written>, CliError> {
-    let targets = targets::resolve(wanted.names, &context.settings)?;
-    let (since, until) = range(Some(wanted.since), wanted.until, context)?;
+fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Written>, CliError> {
+    let path = args.file.as_path();
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
     let query = HistoryQuery {
         patterns: patterns_of(&targets.wanted)?,
         since,
         until: Some(until),
         ..HistoryQuery::default()
     };
-    let source = Source::open(&targets.engine, wanted.folder, context)?;
+    let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
     let mut pages = Pages::new(source, query, context);
-    let out = Out::new(path, None, is_forced, context)?;
+    let out = Out::new(path, None, args.force, context)?;
     let watch = out.watch();
     let failed = |failed: Failed| match failed {
         // Only Ctrl-C ends the command without an error.
@@ -171,8 +139,7 @@ fn write(
                 continue;
             }
             match sink.add(series, context) {
-                Ok(true) => written.add(series),
-                Ok(false) => written.is_whole = false,
+                Ok(()) => written.add(series),
                 Err(error) => return failed(error),
             }
         }
@@ -182,10 +149,6 @@ fn write(
     }
     if written.names.is_empty() && written.is_excluded {
         let sentence = "--exclude leaves out everything that was recorded in this time";
-        return Err(Problem::failed("nothing-recorded", sentence).into());
-    }
-    if written.names.is_empty() && !written.is_whole {
-        let sentence = "every variable was left out; choose another format";
         return Err(Problem::failed("nothing-recorded", sentence).into());
     }
     if written.names.is_empty() {
@@ -206,35 +169,21 @@ fn write(
 }
 
 /// Summary of the rows written so far.
+#[derive(Default)]
 struct Written {
     names: BTreeSet<String>,
     rows: u64,
     bytes: u64,
     state: String,
-    /// False if a variable was left out, which has been reported.
-    is_whole: bool,
     /// True if `--exclude` has left out a variable.
     is_excluded: bool,
-}
-
-impl Default for Written {
-    fn default() -> Self {
-        Self {
-            names: BTreeSet::new(),
-            rows: 0,
-            bytes: 0,
-            state: String::new(),
-            is_whole: true,
-            is_excluded: false,
-        }
-    }
 }
 
 impl Written {
     /// Reports the problem of the history, if there is one, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
-            return Ok(Exit::Failed.when(!self.is_whole));
+            return Ok(Exit::Done);
         }
         context.tell_as("history-fault", &self.state)?;
         Ok(Exit::Lost)
@@ -350,8 +299,7 @@ impl Sink {
         })
     }
 
-    /// Returns false if the format cannot hold the series.
-    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<bool, Failed> {
+    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<(), Failed> {
         let batch = || {
             let batch = arrow_batch(series);
             batch.map_err(|error| {
@@ -374,9 +322,9 @@ impl Sink {
                 }
             }
             #[cfg(target_os = "linux")]
-            Self::Tdms(recording) => return recording.add(series, context),
+            Self::Tdms(recording) => recording.add(series)?,
         }
-        Ok(true)
+        Ok(())
     }
 
     fn finish(self) -> Result<Out, Failed> {
@@ -420,15 +368,6 @@ fn add_lines(
         }
     }
     Ok(())
-}
-
-/// Reports a variable that the format cannot hold.
-#[cfg(target_os = "linux")]
-fn left_out(name: &str, sentence: &str, context: &Context) -> Result<(), CliError> {
-    let problem = Problem::failed("left-out", sentence).of(name);
-    context
-        .terminal
-        .problem(&problem, crate::terminal::width(name))
 }
 
 #[cfg(test)]

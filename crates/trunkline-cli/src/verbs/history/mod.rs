@@ -2,10 +2,10 @@
 
 mod buckets;
 mod coverage;
-pub(crate) mod export;
+mod export;
 mod folder;
 mod plot;
-mod source;
+pub(crate) mod source;
 mod unknown;
 
 use std::num::NonZeroU64;
@@ -331,7 +331,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 /// Returns the start and the end of a query. Without `until`, it ends now.
-fn range(
+pub(crate) fn range(
     since: Option<&String>,
     until: Option<&String>,
     context: &Context,
@@ -349,7 +349,7 @@ fn range(
 }
 
 /// Converts names and patterns to patterns. A name matches that variable only.
-fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
+pub(crate) fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     let patterns = wanted.iter().map(|one| match one {
         Wanted::Pattern(pattern) => Ok(pattern.clone()),
         Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),

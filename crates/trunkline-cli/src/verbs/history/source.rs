@@ -31,7 +31,7 @@ impl Source {
         })
     }
 
-    pub(super) fn page(
+    pub(crate) fn page(
         &mut self,
         query: HistoryQuery,
         context: &Context,
@@ -52,6 +52,7 @@ impl Source {
 pub(super) fn problem(error: &FolderError) -> Problem {
     let (exit, code) = match error {
         FolderError::NoHistory { .. } => (Exit::Failed, "no-history"),
+        FolderError::Spool { .. } => (Exit::Failed, "spool"),
         FolderError::NotPermitted { .. } => (Exit::NotPermitted, "not-permitted"),
         FolderError::InUse { .. } => (Exit::Failed, "in-use"),
         FolderError::History(_) if error.is_damage() => (Exit::ProblemsFound, "damaged"),

@@ -2,7 +2,8 @@
 //! waveforms or structs are recorded in that form.
 
 use trunkline::record::{
-    Pace, RecordedVariables, RecordingError, StreamPlayed, play_elements_into_stream, stopper,
+    Pace, RecordedVariables, RecordingError, StreamPlayed, UpdateSource, play_elements_into_stream,
+    stopper,
 };
 use trunkline_tdms::ObjectPath;
 
@@ -43,22 +44,41 @@ pub(super) fn into_stream(
     pace: Pace,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    if args.skip_gaps {
-        let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
-                        its own time; use --speed or --full";
-        return Err(Problem::usage(sentence).into());
-    }
     let opened = RecordedVariables::open_series(args.file());
     let mut recorded = opened.map_err(|error| problem(&error.into()))?;
-    let mut variables = recorded.variables().iter().enumerate();
-    let Some((number, known)) = variables.find(|(_, one)| one.name == name) else {
+    let mut variables = recorded.variables().iter();
+    let Some(number) = variables.position(|one| one.name == name) else {
         let sentence = format!(
             "{} cannot be played: one of its channels is missing, or does not match its type",
             escaped(name)
         );
         return Err(Problem::failed("recording", sentence).into());
     };
-    let data_type = known.data_type.clone();
+    let is_whole = say_missing(recorded.missing(), context)?;
+    check_sums(args, context)?;
+    play(args, url, (&mut recorded, number), is_whole, pace, context)
+}
+
+/// Plays one of the recorded variables. `is_whole` is false if parts of the recording are missing,
+/// which was reported.
+pub(super) fn play(
+    args: &Args,
+    url: &str,
+    (recorded, number): (&mut impl UpdateSource, usize),
+    is_whole: bool,
+    pace: Pace,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    if args.skip_gaps {
+        let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
+                        its own time; use --speed or --full";
+        return Err(Problem::usage(sentence).into());
+    }
+    let Some(known) = recorded.variables().get(number) else {
+        // Cannot happen: the callers have found it.
+        return Ok(Exit::Failed);
+    };
+    let (name, data_type) = (known.name.clone(), known.data_type.clone());
     if let Some(wanted) = args.data_type.clone().filter(|wanted| *wanted != data_type) {
         let error = RecordingError::OtherElements {
             recorded: data_type,
@@ -72,8 +92,6 @@ pub(super) fn into_stream(
         return Err(found.into());
     }
     let total = counted(known.updates, "element");
-    let is_whole = say_missing(recorded.missing(), context)?;
-    check_sums(args, context)?;
     let started = context.clock.now();
     let Some(mut stream) = create(args, url, data_type, context)? else {
         return nobody_came(started, context);
@@ -87,7 +105,7 @@ pub(super) fn into_stream(
             format!("{} of {total} · {rate:.0}/s · {late:.3} s late", done.rows)
         });
     };
-    let done = play_elements_into_stream(&mut recorded, number, pace, &mut stream, &stopped, look);
+    let done = play_elements_into_stream(recorded, number, pace, &mut stream, &stopped, look);
     let done = done.map_err(|error| problem(&error))?;
     let exit = close(stream, &done, "element", started, context)?;
     let unreadable = recorded
@@ -96,13 +114,13 @@ pub(super) fn into_stream(
         .map_or(0, |one| one.unreadable);
     if unreadable > 0 {
         report(
-            name,
+            &name,
             "unreadable",
             &super::unreadable(unreadable, "element"),
             context,
         )?;
     }
-    let is_faithful = say_unplayed(&done, name, context)?;
+    let is_faithful = say_unplayed(&done, &name, context)?;
     Ok(match exit {
         Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
         exit => exit,

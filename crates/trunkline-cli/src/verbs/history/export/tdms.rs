@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use trunkline::record::{Segments, VariableId, VariableRecordError, VariableRecording};
-use trunkline_types::DataType;
+use trunkline::record::{Segments, VariableRecordError, VariableRecording};
 use trunkline_types::history::{HistoryEvent, HistoryItem, HistorySeries};
 
-use super::{Failed, left_out};
+use super::Failed;
+use crate::Problem;
 use crate::verbs::tdms::place::Out;
-use crate::{Context, Problem};
 
 /// Approximate bytes of updates that are buffered for one segment.
 const WAITING_BYTES: usize = 8 << 20;
@@ -19,8 +18,8 @@ const WAITING_BYTES: usize = 8 << 20;
 pub(super) struct Recording {
     recording: VariableRecording<Shared>,
     out: Shared,
-    /// Variables with the number of their events. A variable that is left out has no id.
-    variables: BTreeMap<String, (Option<VariableId>, u64)>,
+    /// Number of events of each variable.
+    events: BTreeMap<String, u64>,
 }
 
 /// The file that the recording appends to.
@@ -44,28 +43,13 @@ impl Recording {
         Self {
             recording: VariableRecording::new(out.clone(), WAITING_BYTES),
             out,
-            variables: BTreeMap::new(),
+            events: BTreeMap::new(),
         }
     }
 
-    /// Adds a page of a variable. Returns false if it is left out.
-    pub(super) fn add(
-        &mut self,
-        series: &HistorySeries,
-        context: &Context,
-    ) -> Result<bool, Failed> {
+    /// Adds a page of a variable.
+    pub(super) fn add(&mut self, series: &HistorySeries) -> Result<(), Failed> {
         let name = &series.variable;
-        let known = self.variables.get(name).copied();
-        if let Some((None, _)) = known {
-            return Ok(false);
-        }
-        if matches!(series.data_type, DataType::Array(_) | DataType::Waveform(_)) {
-            let sentence = "a TDMS export has no arrays and waveforms; choose another format, or \
-                            record them with `record start`";
-            left_out(name, sentence, context)?;
-            self.variables.insert(name.clone(), (None, 0));
-            return Ok(false);
-        }
         let id = self.recording.add(name, &series.data_type);
         let id = id.map_err(|error| match error {
             VariableRecordError::OtherType { .. } => {
@@ -77,8 +61,8 @@ impl Recording {
             }
             error => failed(error),
         })?;
-        let mut events = match known {
-            Some((_, events)) => events,
+        let mut events = match self.events.get(name) {
+            Some(events) => *events,
             None => {
                 let described = self.recording.describe(id, &series.units, "");
                 described.map_err(failed)?;
@@ -111,8 +95,8 @@ impl Recording {
         if let Some(lost) = series.lost_after_last() {
             self.recording.note_lost(id, lost.count()).map_err(failed)?;
         }
-        self.variables.insert(name.clone(), (Some(id), events));
-        Ok(true)
+        self.events.insert(name.clone(), events);
+        Ok(())
     }
 
     pub(super) fn finish(mut self) -> Result<Out, Failed> {

@@ -1,13 +1,16 @@
 //! What the logs of a folder have that is in no file yet.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, STOPPED, Series};
 use crate::error::Error;
+use crate::files::part::Part;
 use crate::log::tail::Segment;
 use crate::log::{self, LogEnd, Recovered};
 
@@ -24,7 +27,7 @@ pub(crate) struct Unsealed {
     pub(crate) newest: u64,
     /// The number of the newest log with a commit; 0 if there is none.
     pub(crate) newest_commit: u64,
-    /// How the last run ended, if it did not stop in an orderly way.
+    /// How the last run ended, if it did not stop in an orderly way, and if no file has this event.
     pub(crate) interrupted: Option<HistoryMark>,
     /// The logs that are damaged.
     pub(crate) damaged: Vec<DamagedLog>,
@@ -47,13 +50,40 @@ impl DamagedLog {
 }
 
 impl Unsealed {
-    /// Reads the logs. Rows up to the segment `sealed` are in files.
-    pub(crate) fn read(folder: &Path, sealed: u64, wall: Timestamp) -> Result<Self, Error> {
-        Self::read_up_to(folder, sealed, &[], wall)
+    /// Reads the logs beside these files. What logs have after `ends` was never acknowledged, and is
+    /// left out.
+    pub(crate) fn beside(
+        folder: &Path,
+        parts: &[Arc<Part>],
+        ends: &[LogEnd],
+        wall: Timestamp,
+    ) -> Result<Self, Error> {
+        let sealed = parts.iter().map(|part| part.row.segment).max();
+        let mut found = Self::read(folder, sealed.unwrap_or(0), ends, wall)?;
+        if found.newest <= sealed.unwrap_or(0) {
+            found.end_after(parts, wall);
+        }
+        Ok(found)
     }
 
-    /// The same. What logs have after these ends was never acknowledged, and is left out.
-    pub(crate) fn read_up_to(
+    /// Finds out how the last run ended if no log is newer than the files: in a copy that was made
+    /// while an engine moved rows to files, or after a command was killed that had moved all of them.
+    fn end_after(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
+        // If files cannot be read, the logs know best.
+        let Ok(Some(last)) = last_event(parts) else {
+            return;
+        };
+        let of_log = self.interrupted.map(|mark| mark.key.time);
+        let of_files = parts.iter().map(|part| part.row.last_time).max();
+        // A source may be ahead of its time.
+        let of_files = of_files.map(|time| time.min(wall.as_nanos()));
+        let time = of_log.max(of_files).unwrap_or(last.key.time);
+        let is_running = last.event == HistoryEvent::Started;
+        self.interrupted = is_running.then(|| interruption_at(time, last.key.epoch));
+    }
+
+    /// Reads the logs, up to these ends. Rows up to the segment `sealed` are in files.
+    pub(crate) fn read(
         folder: &Path,
         sealed: u64,
         ends: &[LogEnd],
@@ -120,14 +150,37 @@ pub(crate) fn fill(
 /// Returns the event of a run that ended with this log, if it did not stop in an orderly way.
 pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
     let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
-    Some(HistoryMark {
+    Some(interruption_at(last.as_nanos(), recovered.last_epoch()))
+}
+
+fn interruption_at(time: i64, epoch: u64) -> HistoryMark {
+    HistoryMark {
         key: RowKey {
-            time: last.as_nanos(),
-            epoch: recovered.last_epoch(),
+            time,
+            epoch,
             sequence: STOPPED,
         },
         event: HistoryEvent::Interrupted,
-    })
+    }
+}
+
+/// Returns the last start or end of an engine that is in files.
+fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
+    let mut parts: Vec<&Arc<Part>> = parts.iter().collect();
+    parts.sort_by_key(|part| Reverse(part.row.last_time));
+    let mut last: Option<HistoryMark> = None;
+    for part in parts {
+        if last.is_some_and(|last| last.key.time > part.row.last_time) {
+            break;
+        }
+        let marks = part.engine_marks()?;
+        let of_part = marks.iter().copied().filter(|mark| {
+            use HistoryEvent::{Interrupted, Started, Stopped};
+            matches!(mark.event, Started | Stopped | Interrupted)
+        });
+        last = of_part.chain(last).max_by_key(|mark| mark.key);
+    }
+    Ok(last)
 }
 
 /// Returns the series of a log that are not known yet.
