@@ -64,11 +64,12 @@ fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
     let has_copy = folder.join(copy).exists();
     let apart = folder.join(SET_APART);
     let numbered = (2..).map(|number: u64| apart.join(number.to_string()));
-    let is_free = |place: &PathBuf| {
-        // The copy may be there alone, if this was interrupted.
-        !(place.join(path).exists() || has_copy && place.join(copy).exists())
-    };
-    let place = std::iter::once(apart.clone()).chain(numbered).find(is_free);
+    // The copy may be there alone, if this was interrupted.
+    let is_taken =
+        |place: &PathBuf| place.join(path).exists() || (has_copy && place.join(copy).exists());
+    let place = std::iter::once(apart.clone())
+        .chain(numbered)
+        .find(|place| !is_taken(place));
     let place = place.unwrap_or(apart);
     if has_copy {
         rename_into(&folder.join(copy), &place.join(copy))?;

@@ -525,7 +525,6 @@ fn random_run(seed: u64) -> Result<(), String> {
         {
             return Err(format!("step {step}: {difference}"));
         }
-        }
     }
     if is_away {
         move_spool(&disks, &mut is_away);
