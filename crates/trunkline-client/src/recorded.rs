@@ -47,6 +47,8 @@ struct FollowedItem {
     done: HashSet<u64>,
     /// True if updates after `last` may be missing.
     has_gap: bool,
+    /// True once everything that was recorded before the subscription began was returned.
+    has_begun: bool,
 }
 
 /// A gap that is being filled from the history.
@@ -56,6 +58,8 @@ struct Filling {
     /// The reading after the gap.
     reading: Reading,
     query: HistoryQuery,
+    /// Late samples are returned only in the part before the subscription began.
+    takes_late: bool,
     done: HashSet<u64>,
     /// Starts of the engine of which the history has returned readings.
     epochs: HashSet<u64>,
@@ -81,6 +85,7 @@ impl RecordedEvents {
             last_time: since,
             done: HashSet::new(),
             has_gap: true,
+            has_begun: false,
         });
         Self {
             items: items.collect(),
@@ -185,6 +190,7 @@ impl RecordedEvents {
             item,
             reading,
             query,
+            takes_late: !known.has_begun,
             done: known.done.clone(),
             epochs: HashSet::new(),
             last: None,
@@ -211,7 +217,8 @@ impl RecordedEvents {
                 if at == before {
                     filling.own_lost = Some(reading.lost);
                 }
-                if is_later || filling.done.contains(&at.epoch) {
+                let is_unwanted = is_late && !filling.takes_late;
+                if is_later || is_unwanted || filling.done.contains(&at.epoch) {
                     continue;
                 }
                 filling.epochs.insert(at.epoch);
@@ -258,6 +265,7 @@ impl RecordedEvents {
                 .into_iter()
                 .chain(after.map(|after| after.epoch));
             known.done.extend(read.filter(|epoch| *epoch != at.epoch));
+            known.has_begun = true;
             if at.sequence == 0 {
                 known.last = filling.last.or(known.last);
             }
@@ -389,6 +397,23 @@ mod tests {
             returned(&mut sut),
             [(2, 3, none), (2, 4, none), (2, 5, none)]
         );
+    }
+
+    /// Behaviour: B-41, B-63.
+    #[test]
+    fn late_samples_are_returned_only_in_the_part_before_the_beginning() {
+        const LATE: u64 = (1 << 52) + 1;
+        let mut sut = since_the_beginning();
+        // The variable has no value yet in this start.
+        sut.take_event(live(2, 0, 0));
+        sut.take_page(page(&[(1, LATE, 10), (1, 1, 20), (2, LATE, 20)], &[]));
+        let none = Lost::NONE;
+        let before = [(1, LATE, none), (1, 1, none), (2, LATE, none), (2, 0, none)];
+        assert_eq!(returned(&mut sut), before);
+        sut.take_event(live(2, 1, 40));
+        let rows = [(2, LATE, 20), (2, LATE + 1, 30), (2, 1, 40)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(returned(&mut sut), [(2, 1, none)]);
     }
 
     /// Behaviour: B-63.
