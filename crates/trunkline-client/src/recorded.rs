@@ -29,8 +29,8 @@ const DISORDER: i64 = 3_600_000_000_000;
 pub struct RecordedEvents {
     items: Vec<FollowedItem>,
     ready: VecDeque<Event>,
-    /// Readings that arrived while a gap was being filled.
-    held: VecDeque<(u32, Reading)>,
+    /// Events of items that arrived while a gap was being filled.
+    held: VecDeque<Event>,
     filling: Option<Filling>,
 }
 
@@ -43,10 +43,12 @@ struct FollowedItem {
     /// The newest update that was returned, and the latest source timestamp.
     last: Option<Position>,
     last_time: Timestamp,
-    /// Engine starts that have no more missing updates.
+    /// Engine starts that have no more missing updates, except the present one.
     done: HashSet<u64>,
     /// True if updates after `last` may be missing.
     has_gap: bool,
+    /// True once everything that was recorded before the subscription began was returned.
+    has_begun: bool,
 }
 
 /// A gap that is being filled from the history.
@@ -56,12 +58,19 @@ struct Filling {
     /// The reading after the gap.
     reading: Reading,
     query: HistoryQuery,
+    /// Late samples are returned only in the part before the subscription began.
+    takes_late: bool,
     done: HashSet<u64>,
     /// Starts of the engine of which the history has returned readings.
     epochs: HashSet<u64>,
+    /// The last row that was returned. Rows come in the order of their source timestamps.
+    last: Option<Position>,
+    /// The highest sequence that was returned of the start of `reading`.
+    highest: Option<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
-    /// Updates missing after the last row.
+    /// Updates missing before `reading`: as its own row tells, or after the last row.
+    own_lost: Option<Lost>,
     lost: Lost,
 }
 
@@ -76,6 +85,7 @@ impl RecordedEvents {
             last_time: since,
             done: HashSet::new(),
             has_gap: true,
+            has_begun: false,
         });
         Self {
             items: items.collect(),
@@ -88,8 +98,8 @@ impl RecordedEvents {
     /// Returns the next event. `None` if more must be passed in.
     pub fn next_event(&mut self) -> Option<Event> {
         while self.ready.is_empty() && self.filling.is_none() {
-            let (item, reading) = self.held.pop_front()?;
-            self.take_reading(item, reading);
+            let event = self.held.pop_front()?;
+            self.take(event);
         }
         self.ready.pop_front()
     }
@@ -102,9 +112,18 @@ impl RecordedEvents {
     /// Passes in an event of the subscription.
     pub fn take_event(&mut self, event: Event) {
         match event {
-            Event::Reading { item, reading } if self.filling.is_some() => {
-                self.held.push_back((item, reading));
+            Event::Connected { .. } | Event::Disconnected { .. } => self.ready.push_back(event),
+            Event::Reading { .. } | Event::ItemError { .. } | Event::Ended { .. } => {
+                match self.filling {
+                    Some(_) => self.held.push_back(event),
+                    None => self.take(event),
+                }
             }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
             Event::Reading { item, reading } => self.take_reading(item, reading),
             event => self.note(event),
         }
@@ -120,12 +139,9 @@ impl RecordedEvents {
     /// Leaves the gap open, because the engine cannot read the history: the loss before the reading
     /// after it is unknown.
     pub fn give_up(&mut self) {
-        if let Some(Filling {
-            item, mut reading, ..
-        }) = self.filling.take()
-        {
-            reading.lost.unknown = true;
-            self.push(item, reading);
+        if let Some(mut filling) = self.filling.take() {
+            filling.reading.lost.unknown = true;
+            self.finish(filling, None);
         }
     }
 
@@ -155,7 +171,7 @@ impl RecordedEvents {
         }
         let follows = in_epoch.is_some_and(|last| last.sequence + 1 == at.sequence);
         if !std::mem::take(&mut known.has_gap) && follows {
-            return self.push(item, reading);
+            return self.push_live(item, reading);
         }
         let since = match known.last {
             None => known.since,
@@ -174,9 +190,13 @@ impl RecordedEvents {
             item,
             reading,
             query,
+            takes_late: !known.has_begun,
             done: known.done.clone(),
             epochs: HashSet::new(),
+            last: None,
+            highest: in_epoch.map(|last| last.sequence),
             is_recorded: false,
+            own_lost: None,
             lost: Lost::NONE,
         });
     }
@@ -194,10 +214,20 @@ impl RecordedEvents {
                 // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
-                if is_later || filling.done.contains(&at.epoch) {
+                if at == before {
+                    filling.own_lost = Some(reading.lost);
+                }
+                let is_unwanted = is_late && !filling.takes_late;
+                if is_later || is_unwanted || filling.done.contains(&at.epoch) {
                     continue;
                 }
                 filling.epochs.insert(at.epoch);
+                if !is_late {
+                    filling.last = Some(at);
+                    if at.epoch == before.epoch {
+                        filling.highest = filling.highest.max(Some(at.sequence));
+                    }
+                }
                 self.push(filling.item, reading);
             }
             filling.lost = series.lost_after_last().unwrap_or(Lost::NONE);
@@ -210,30 +240,47 @@ impl RecordedEvents {
             self.filling = Some(filling);
             return;
         }
-        self.finish(filling);
+        let lost = filling.own_lost.unwrap_or(filling.lost);
+        let lost = filling.is_recorded.then_some(lost);
+        self.finish(filling, lost);
     }
 
-    /// Returns the reading after a gap, with the number of updates missing before it.
-    fn finish(&mut self, filling: Filling) {
+    /// Returns the reading after a gap. `lost` counts the updates that the history lacks before it;
+    /// `None` if the history does not have the variable.
+    fn finish(&mut self, filling: Filling, lost: Option<Lost>) {
         let mut reading = filling.reading;
-        let at = reading.position;
-        let mut known = self.items.get_mut(filling.item as usize);
-        if let Some(known) = &mut known {
-            // Earlier starts have ended, and were read to their end.
-            let earlier = filling.epochs.iter().filter(|epoch| **epoch != at.epoch);
-            known.done.extend(earlier);
-        }
-        let last = known.and_then(|known| known.last);
-        if filling.is_recorded && at.sequence > 0 {
-            let before = last.filter(|last| last.epoch == at.epoch);
-            let missing = at.sequence - before.map_or(0, |last| last.sequence) - 1;
-            reading.lost = filling.lost;
-            if filling.lost.is_none() && last.is_some() {
+        let (at, after) = (reading.position, filling.query.after);
+        if let Some(lost) = lost.filter(|_| at.sequence > 0) {
+            reading.lost = lost;
+            let before = filling.highest.or(after.map(|_| 0));
+            if let Some(before) = before.filter(|_| lost.is_none()) {
                 // If nothing was lost, unrecorded updates were left out on request.
-                reading.lost.coalesced = missing;
+                reading.lost.coalesced = at.sequence.saturating_sub(before + 1);
             }
         }
-        self.push(filling.item, reading);
+        if let Some(known) = self.items.get_mut(filling.item as usize) {
+            // Earlier starts have ended, and were read to their end.
+            let read = filling
+                .epochs
+                .into_iter()
+                .chain(after.map(|after| after.epoch));
+            known.done.extend(read.filter(|epoch| *epoch != at.epoch));
+            known.has_begun = true;
+            if at.sequence == 0 {
+                known.last = filling.last.or(known.last);
+            }
+        }
+        self.push_live(filling.item, reading);
+    }
+
+    /// Returns a reading that becomes the newest one.
+    fn push_live(&mut self, item: u32, reading: Reading) {
+        if let Some(known) = self.items.get_mut(item as usize)
+            && reading.position.sequence > 0
+        {
+            known.last = Some(reading.position);
+        }
+        self.push(item, reading);
     }
 
     fn push(&mut self, item: u32, reading: Reading) {
@@ -241,12 +288,169 @@ impl RecordedEvents {
             && reading.position.sequence > 0
             && !is_late_sequence(reading.position.sequence)
         {
-            let last = known.last.replace(reading.position);
-            if let Some(last) = last.filter(|last| last.epoch != reading.position.epoch) {
-                known.done.insert(last.epoch);
-            }
             known.last_time = known.last_time.max(reading.sample.source_timestamp);
         }
         self.ready.push_back(Event::Reading { item, reading });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::history::{
+        HistoryEvent, HistoryMark, HistorySeries, Row, RowKey, Rows, SeriesData,
+    };
+    use trunkline_types::{DataType, Quality, Sample, Value};
+
+    use super::*;
+
+    /// A row of this start, sequence and time, in seconds.
+    fn page(rows: &[(u64, u64, i64)], marks: &[HistoryMark]) -> HistoryPage {
+        let mut data = Rows::new(Some(8));
+        for (epoch, sequence, seconds) in rows {
+            data.push(&Row {
+                key: key(*epoch, *sequence, *seconds),
+                delay: 0,
+                quality: Quality::GOOD,
+                value: &1.0_f64.to_le_bytes(),
+            });
+        }
+        for mark in marks {
+            data.push_mark(*mark);
+        }
+        HistoryPage {
+            series: vec![HistorySeries {
+                variable: "rig/x".to_owned(),
+                data_type: DataType::F64,
+                units: String::new(),
+                data: SeriesData::Rows(data),
+            }],
+            ..HistoryPage::default()
+        }
+    }
+
+    fn key(epoch: u64, sequence: u64, seconds: i64) -> RowKey {
+        RowKey {
+            time: seconds * 1_000_000_000,
+            epoch,
+            sequence,
+        }
+    }
+
+    fn live(epoch: u64, sequence: u64, seconds: i64) -> Event {
+        let time = Timestamp::from_nanos(seconds * 1_000_000_000);
+        let reading = Reading {
+            sample: Sample {
+                value: Value::F64(1.0),
+                quality: Quality::GOOD,
+                source_timestamp: time,
+                engine_timestamp: time,
+            },
+            position: Position { epoch, sequence },
+            lost: Lost::NONE,
+            stale: None,
+            own: false,
+        };
+        Event::Reading { item: 0, reading }
+    }
+
+    /// The positions of the readings that are returned, each with its loss.
+    fn returned(sut: &mut RecordedEvents) -> Vec<(u64, u64, Lost)> {
+        let events = std::iter::from_fn(|| sut.next_event());
+        let readings = events.map(|event| match event {
+            Event::Reading { reading, .. } => {
+                let Position { epoch, sequence } = reading.position;
+                (epoch, sequence, reading.lost)
+            }
+            event => panic!("{event:?}"),
+        });
+        readings.collect()
+    }
+
+    fn since_the_beginning() -> RecordedEvents {
+        RecordedEvents::new(&["rig/x"], Timestamp::from_nanos(0))
+    }
+
+    /// The times of two starts overlap, because a source is late.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn rows_of_two_starts_may_be_out_of_order() {
+        let mut sut = since_the_beginning();
+        sut.take_event(live(2, 2, 30));
+        assert!(sut.query().is_some_and(|query| query.after.is_none()));
+        sut.take_page(page(&[(2, 1, 10), (1, 1, 20), (2, 2, 30)], &[]));
+        let none = Lost::NONE;
+        assert_eq!(
+            returned(&mut sut),
+            [(2, 1, none), (1, 1, none), (2, 2, none)]
+        );
+        // Updates of the present start are missing later.
+        sut.take_event(live(2, 5, 60));
+        let after = Position {
+            epoch: 2,
+            sequence: 2,
+        };
+        assert!(sut.query().is_some_and(|query| query.after == Some(after)));
+        let rows = [(1, 1, 20), (2, 3, 40), (2, 4, 50), (2, 5, 60)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(
+            returned(&mut sut),
+            [(2, 3, none), (2, 4, none), (2, 5, none)]
+        );
+    }
+
+    /// Behaviour: B-41, B-63.
+    #[test]
+    fn late_samples_are_returned_only_in_the_part_before_the_beginning() {
+        const LATE: u64 = (1 << 52) + 1;
+        let mut sut = since_the_beginning();
+        // The variable has no value yet in this start.
+        sut.take_event(live(2, 0, 0));
+        sut.take_page(page(&[(1, LATE, 10), (1, 1, 20), (2, LATE, 20)], &[]));
+        let none = Lost::NONE;
+        let before = [(1, LATE, none), (1, 1, none), (2, LATE, none), (2, 0, none)];
+        assert_eq!(returned(&mut sut), before);
+        sut.take_event(live(2, 1, 40));
+        let rows = [(2, LATE, 20), (2, LATE + 1, 30), (2, 1, 40)];
+        sut.take_page(page(&rows, &[]));
+        assert_eq!(returned(&mut sut), [(2, 1, none)]);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn loss_just_before_the_first_live_reading_is_reported() {
+        let mut sut = since_the_beginning();
+        sut.take_event(live(2, 1, 30));
+        let interrupted = HistoryMark {
+            key: key(1, 1 << 60, 20),
+            event: HistoryEvent::Interrupted,
+        };
+        sut.take_page(page(&[(2, 1, 30)], &[interrupted]));
+        let unknown = Lost {
+            unknown: true,
+            ..Lost::NONE
+        };
+        assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn variable_that_is_deployed_again_while_a_gap_is_filled_begins_again() {
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 7, 30));
+        sut.take_event(Event::Ended {
+            item: 0,
+            reason: EndReason::Gone,
+            last: None,
+            lost: None,
+            sentence: "gone".into(),
+        });
+        sut.take_event(live(1, 1, 40));
+        sut.take_page(page(&[(1, 7, 30)], &[]));
+        assert!(matches!(sut.next_event(), Some(Event::Reading { .. })));
+        assert!(matches!(sut.next_event(), Some(Event::Ended { .. })));
+        assert!(sut.next_event().is_none());
+        sut.take_page(page(&[(1, 1, 40)], &[]));
+        assert_eq!(returned(&mut sut), [(1, 1, Lost::NONE)]);
     }
 }

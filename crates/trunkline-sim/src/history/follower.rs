@@ -22,11 +22,9 @@ pub struct Follower {
     page: Option<RequestId<History>>,
     /// The updates that it has received, by epoch and sequence.
     seen: BTreeSet<(u64, u64)>,
-    /// The last update of each epoch, without late samples.
-    last: BTreeMap<u64, u64>,
-    /// The epoch of the last reading, and the later epochs whose first reading reports an unknown loss.
-    epoch: u64,
-    unknown: BTreeSet<u64>,
+    /// Each epoch of which it has a reading: whether one reports an unknown loss before it, and the latest
+    /// time. Readings come in the order of their times, so that need not be the first update.
+    epochs: BTreeMap<u64, (bool, Timestamp)>,
 }
 
 impl Follower {
@@ -42,9 +40,7 @@ impl Follower {
             recorded: RecordedEvents::new(&names, Timestamp::from_nanos(0)),
             page: None,
             seen: BTreeSet::new(),
-            last: BTreeMap::new(),
-            epoch: 0,
-            unknown: BTreeSet::new(),
+            epochs: BTreeMap::new(),
         }
     }
 
@@ -112,16 +108,13 @@ impl Follower {
 
     fn take_reading(&mut self, reading: &Reading, checker: &mut HistoryChecker) {
         let position = reading.position;
-        let is_late = is_late_sequence(position.sequence);
-        if !is_late && self.epoch != position.epoch {
-            self.epoch = position.epoch;
-            if reading.lost.unknown {
-                self.unknown.insert(position.epoch);
-            }
-        }
+        let time = reading.sample.source_timestamp;
+        let known = self.epochs.entry(position.epoch);
+        let (is_unknown, latest) = known.or_insert((false, time));
+        *is_unknown |= reading.lost.unknown;
+        *latest = time.max(*latest);
         if position.sequence == 0 {
             // There is no value yet in this start of the engine.
-            self.last.entry(position.epoch).or_default();
             return;
         }
         checker.totals.followed += 1;
@@ -140,17 +133,8 @@ impl Follower {
         if !self.seen.insert(place) {
             checker.fail(|| format!("B-63: a subscriber receives {position:?} twice"));
         }
-        if is_late {
-            return;
-        }
-        let last = self.last.insert(position.epoch, position.sequence);
-        let Some(last) = last else {
-            return;
-        };
-        if last >= position.sequence {
-            checker.fail(|| format!("B-63: a subscriber receives {position:?} after {last}"));
-        } else if last + 1 != position.sequence && reading.lost.is_none() {
-            checker.fail(|| format!("B-63: {reading:?} comes after {last}, and nothing is lost"));
+        if reading.lost.coalesced > 0 {
+            checker.fail(|| format!("B-63: every update is recorded, and {reading:?} lacks some"));
         }
     }
 
@@ -164,10 +148,13 @@ impl Follower {
             .iter()
             .filter(|(place, _)| is_missing(place));
         let mut untold = missing.filter(|(place, line)| {
-            let mut later = self.last.range(place.0 + 1..);
-            let is_known = later
-                .next()
-                .is_some_and(|(epoch, _)| self.unknown.contains(epoch));
+            // The loss precedes the first reading of the time after that start.
+            let end = checker.begun.get(&(place.0 + 1));
+            let later = || self.epochs.range(place.0 + 1..);
+            let is_after = |(_, (_, latest)): &(&u64, &(bool, Timestamp))| Some(latest) >= end;
+            let until = later().position(|epoch| is_after(&epoch));
+            let mut before = later().take(until.map_or(usize::MAX, |at| at + 1));
+            let is_known = before.any(|(_, (is_unknown, _))| *is_unknown);
             place.0 == epoch || checker.is_durable(line) || !is_known
         });
         if let Some((_, line)) = untold.next() {

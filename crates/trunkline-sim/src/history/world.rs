@@ -172,8 +172,16 @@ impl HistoryWorld {
     fn answer(&mut self) {
         let take = |host: &Host| host.running.as_ref()?.service.take_order();
         while let Some((order, reply)) = take(&self.host) {
-            // The product records everything before it answers.
-            while self.commit(None) {}
+            // The product records everything before it answers. Segments may have to be moved first.
+            let mut calls = 0;
+            while self.commit(None) && calls < CALLS_MAX {
+                self.maintain();
+                calls += 1;
+            }
+            if calls == CALLS_MAX {
+                self.checker
+                    .fail(|| "H-13: what waits is never recorded".to_owned());
+            }
             let wall = self.at().wall;
             let (Order::History(query), Some(running)) = (order, &self.host.running) else {
                 continue;
