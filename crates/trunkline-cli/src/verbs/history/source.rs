@@ -51,8 +51,7 @@ impl Source {
 /// Converts the error of a folder.
 pub(super) fn problem(error: &FolderError) -> Problem {
     let (exit, code) = match error {
-        FolderError::NoHistory { .. } => (Exit::Failed, "no-history"),
-        FolderError::Spool { .. } => (Exit::Failed, "spool"),
+        FolderError::NoHistory { .. } | FolderError::Spool { .. } => (Exit::Failed, "no-history"),
         FolderError::NotPermitted { .. } => (Exit::NotPermitted, "not-permitted"),
         FolderError::InUse { .. } => (Exit::Failed, "in-use"),
         FolderError::History(_) if error.is_damage() => (Exit::ProblemsFound, "damaged"),
