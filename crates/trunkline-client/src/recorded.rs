@@ -69,8 +69,9 @@ struct Filling {
     highest: Option<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
-    /// Updates missing before `reading`: as its own row tells, or after the last row.
-    own_lost: Option<Lost>,
+    /// Updates missing before rows that are not returned, and after the last row. Their times do not show
+    /// whether they are missing before or after `reading`.
+    skipped: Lost,
     lost: Lost,
 }
 
@@ -196,7 +197,7 @@ impl RecordedEvents {
             last: None,
             highest: in_epoch.map(|last| last.sequence),
             is_recorded: false,
-            own_lost: None,
+            skipped: Lost::NONE,
             lost: Lost::NONE,
         });
     }
@@ -214,8 +215,8 @@ impl RecordedEvents {
                 // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
-                if at == before {
-                    filling.own_lost = Some(reading.lost);
+                if is_later {
+                    filling.skipped = filling.skipped.plus(reading.lost);
                 }
                 let is_unwanted = is_late && !filling.takes_late;
                 if is_later || is_unwanted || filling.done.contains(&at.epoch) {
@@ -240,7 +241,7 @@ impl RecordedEvents {
             self.filling = Some(filling);
             return;
         }
-        let lost = filling.own_lost.unwrap_or(filling.lost);
+        let lost = filling.skipped.plus(filling.lost);
         let lost = filling.is_recorded.then_some(lost);
         self.finish(filling, lost);
     }
@@ -430,6 +431,12 @@ mod tests {
             unknown: true,
             ..Lost::NONE
         };
+        assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+
+        // Its source is late.
+        let mut sut = since_the_beginning();
+        sut.take_event(live(2, 1, 10));
+        sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
         assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
     }
 
