@@ -49,7 +49,7 @@ fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     let rules = || {
         let mut rules = crate::rig::rules();
         let hour = Some(Duration::from_secs(3600));
-        rules[0].settings.as_mut().unwrap().keep = hour;
+        rules.first_mut().unwrap().settings.as_mut().unwrap().keep = hour;
         rules
     };
     let variables = [("x", DataType::F64)];

@@ -518,10 +518,12 @@ fn random_run(seed: u64) -> Result<(), String> {
         }
         // What is only in the spool is missing as long as that is away, or not read yet.
         let found = plant.everything();
-        if !is_away && found.states.is_empty() && state(&plant).fault.is_none() {
-            if let Some(difference) = difference(&found.lines, &disks.written) {
-                return Err(format!("step {step}: {difference}"));
-            }
+        if !is_away
+            && found.states.is_empty()
+            && state(&plant).fault.is_none()
+            && let Some(difference) = difference(&found.lines, &disks.written)
+        {
+            return Err(format!("step {step}: {difference}"));
         }
     }
     if is_away {
