@@ -44,11 +44,11 @@ fn assert_sound(folder: &Path) {
 /// The engine is killed between the removal of old rows from the catalogue and that of their file.
 #[test]
 fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
-    let (folder, copied) = (folder(), folder());
+    let (folder, aside) = (folder(), folder());
     let rules = || {
         let mut rules = crate::rig::rules();
         let hour = Some(Duration::from_secs(3600));
-        rules[0].settings.as_mut().unwrap().keep = hour;
+        rules.first_mut().unwrap().settings.as_mut().unwrap().keep = hour;
         rules
     };
     let variables = [("x", DataType::F64)];
@@ -59,7 +59,7 @@ fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     plant.write("x", &Value::F64(1.0));
     plant.seal();
     drop(plant);
-    let copied = copied.path().join("copied");
+    let copied = aside.path().join("copied");
     copy(folder.path(), &copied);
     let mut plant = start(2, START + 7200 * SECOND);
     plant.maintain();
