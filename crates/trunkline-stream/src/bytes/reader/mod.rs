@@ -19,7 +19,7 @@ use crate::directory::Registration;
 use crate::element::LENGTH_BYTES;
 use crate::end::{EndpointRole, ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
@@ -56,13 +56,13 @@ struct Elements<'a> {
     elements: u64,
 }
 
-impl Ring for Elements<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Elements<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         self.ring.has(self.bytes, self.elements).unwrap_or(false)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         let waits = self.ring.wait_for(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
@@ -255,7 +255,7 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
-            None => Err(self.link.gave_up(timeout, NOT_COME)),
+            None => Err(self.link.wait_error(timeout, NOT_COME)),
         }
     }
 
@@ -274,14 +274,14 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
-        if self.wait_policy.is_there(&mut elements) {
+        if self.wait_policy.poll_briefly(&mut elements) {
             return Ok(count);
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
         let found = link.wait_shared(waits, policy, timeout, &mut elements, over);
         match found.await {
             Ok(true) => Ok(count),
-            Ok(false) => Err(self.link.gave_up(timeout, NOT_COME)),
+            Ok(false) => Err(self.link.wait_error(timeout, NOT_COME)),
             Err(error) => match self.available() {
                 0 => Err(error),
                 left => Ok(left.min(count)),

@@ -8,7 +8,7 @@ use trunkline_ring::ElementProducer;
 use super::{WriterCore, over};
 use crate::end::{EndpointRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::Ring;
+use crate::handle::RingCondition;
 use crate::wait::Waits;
 
 const NOT_READ: &str = "not all elements have come so far";
@@ -19,17 +19,17 @@ struct Read<'a> {
     elements: u64,
 }
 
-impl Ring for Read<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Read<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         let read = self.ring.read_elements();
         read.is_ok_and(|read| read >= self.elements)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         // Asks for more room than can exist, so that any change wakes this end.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
-        self.has()
+        self.holds()
     }
 
     fn position(&self) -> u64 {
@@ -85,7 +85,7 @@ impl WriterCore {
             });
         match reached.await {
             Some(result) => result,
-            None => Err(self.link.gave_up(timeout, NOT_READ)),
+            None => Err(self.link.wait_error(timeout, NOT_READ)),
         }
     }
 
@@ -124,14 +124,17 @@ impl WriterCore {
             ring: &mut self.ring,
             elements: target,
         };
-        if read.has() || timeout == Some(Duration::ZERO) || self.wait_policy.is_there(&mut read) {
+        if read.holds()
+            || timeout == Some(Duration::ZERO)
+            || self.wait_policy.poll_briefly(&mut read)
+        {
             return Ok(());
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
         let found = link.wait_shared(waits, policy, timeout, &mut read, over);
         match found.await? {
             true => Ok(()),
-            false => Err(self.link.gave_up(timeout, NOT_READ)),
+            false => Err(self.link.wait_error(timeout, NOT_READ)),
         }
     }
 }

@@ -49,7 +49,7 @@ impl WriterCore {
                         self.link
                             .with(|end, _, _| end.link.set_short_of_room(false));
                         let what = "the journal has no room for all of the elements";
-                        return Err(self.link.gave_up(timeout, what));
+                        return Err(self.link.wait_error(timeout, what));
                     }
                 }
             }

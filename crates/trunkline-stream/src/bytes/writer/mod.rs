@@ -14,7 +14,7 @@ use super::ConnectedEnd;
 use crate::directory::Registration;
 use crate::end::{EndpointRole, GATHER_BYTES, WriterEnd, Writing};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
@@ -63,15 +63,15 @@ struct Room<'a> {
     elements: u64,
 }
 
-impl Ring for Room<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Room<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         self.ring
             .has_room(self.bytes, self.elements)
             .unwrap_or(false)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         let waits = self.ring.wait_for_room(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
@@ -257,14 +257,14 @@ impl WriterCore {
                 bytes: bytes as u64,
                 elements: elements as u64,
             };
-            if self.wait_policy.is_there(&mut room) {
+            if self.wait_policy.poll_briefly(&mut room) {
                 return Ok(());
             }
             let (link, policy) = (&self.link, &mut self.wait_policy);
             let found = link.wait_shared(waits, policy, timeout, &mut room, over);
             return match found.await? {
                 true => Ok(()),
-                false => Err(self.link.gave_up(timeout, NO_ROOM)),
+                false => Err(self.link.wait_error(timeout, NO_ROOM)),
             };
         }
         let ring = &mut self.ring;
@@ -288,7 +288,7 @@ impl WriterCore {
             None => {
                 self.link
                     .with(|end, _, _| end.link.set_short_of_room(false));
-                Err(self.link.gave_up(timeout, NO_ROOM))
+                Err(self.link.wait_error(timeout, NO_ROOM))
             }
         }
     }
