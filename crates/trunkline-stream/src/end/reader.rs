@@ -26,7 +26,7 @@ pub(crate) struct ReaderEnd {
     pub(crate) idle: Option<Idle>,
     /// Number of elements before the next gap, if the writer drops elements; `u64::MAX` if no gap
     /// is known.
-    pub(crate) lost_at: Arc<AtomicU64>,
+    pub(crate) gap_at: Arc<AtomicU64>,
     /// Set once no more data will arrive; the program reads it without the lock.
     pub(crate) has_end: Arc<OnceLock<()>>,
     /// Wakes a program that reads from several lanes.
@@ -41,7 +41,7 @@ impl ReaderEnd {
             store: None,
             unfinished: None,
             idle: None,
-            lost_at: Arc::new(AtomicU64::new(u64::MAX)),
+            gap_at: Arc::new(AtomicU64::new(u64::MAX)),
             has_end: Arc::default(),
             bell: None,
         }
@@ -49,9 +49,9 @@ impl ReaderEnd {
 
     /// Publishes the position of the next gap; must run before elements after the gap are
     /// committed.
-    pub(crate) fn note_lost(&self, link: &ReaderLink) {
+    pub(crate) fn note_gap(&self, link: &ReaderLink) {
         let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
-        self.lost_at.store(at, Ordering::Release);
+        self.gap_at.store(at, Ordering::Release);
     }
 
     fn ring_bell(&self) {
@@ -102,7 +102,7 @@ impl EndpointRole for ReaderEnd {
             return;
         }
         if link.lost() > 0 {
-            self.note_lost(link);
+            self.note_gap(link);
         }
         let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
         let ends = is_end && self.has_end.get().is_none();

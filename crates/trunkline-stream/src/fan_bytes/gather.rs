@@ -68,7 +68,7 @@ impl Lanes for Writers {
     }
 
     fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
-        let met = ConnectedEnd {
+        let connected = ConnectedEnd {
             link: EndpointHandle::Net(lane.link.clone()),
             registration: None,
             form: lane.link.with(|end, _, _| end.link.options().form),
@@ -77,7 +77,7 @@ impl Lanes for Writers {
         let source = Source {
             member: lane.member.clone(),
             has_end: lane.link.with(|end, _, _| end.inner.has_end.clone()),
-            core: ReaderCore::new(met, memory.element_memory().consumer()),
+            core: ReaderCore::new(connected, memory.element_memory().consumer()),
         };
         let fresh = self.fresh.lock();
         fresh.unwrap_or_else(PoisonError::into_inner).push(source);

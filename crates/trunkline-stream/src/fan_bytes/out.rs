@@ -33,7 +33,7 @@ pub(crate) struct FanOutCore {
     /// Bytes written since the lanes last polled the ring.
     pub(crate) unsent: u64,
     /// Length of the longest element known to fit all buffers.
-    pub(crate) fits: usize,
+    pub(crate) longest_checked: usize,
     /// Lives as long as the endpoint.
     pub(crate) registration: Option<Registration>,
 }
@@ -62,14 +62,14 @@ impl FanOutCore {
     /// # Errors
     /// An element with its length prefix is longer than a buffer.
     pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
-        if bytes <= self.fits || self.form != ElementForm::Variable {
+        if bytes <= self.longest_checked || self.form != ElementForm::Variable {
             return Ok(());
         }
         let max = self.hub.element_bytes_max(bytes as u64);
         if bytes as u64 > max {
             return Err(StreamError::TooLong { bytes, max });
         }
-        self.fits = bytes;
+        self.longest_checked = bytes;
         Ok(())
     }
 

@@ -59,8 +59,8 @@ pub(super) async fn writer(
     if start.is_ended {
         link.close();
     }
-    let met = plan.meet(waits, link, inner, None).await?;
-    let started = met.link.start_syncing(wakes);
+    let connected = plan.meet(waits, link, inner, None).await?;
+    let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
     // The journal's store owns the program's end of the ring. The core uses only the shape of its
     // ring, so it gets another one: no memory is touched for it, and it is full from the start, so
@@ -69,7 +69,7 @@ pub(super) async fn writer(
     let outer = outer.map_err(|cause| plan.no_memory(cause))?;
     let mut ring = outer.element_memory().producer();
     ring.commit(plan.shape.bytes_max() as u64, plan.shape.capacity());
-    let core = WriterCore::new(met, ring);
+    let core = WriterCore::new(connected, ring);
     Ok(core.with_journal(options.durability))
 }
 
@@ -117,10 +117,10 @@ pub(super) async fn reader(
     let mut inner = ReaderEnd::new(ring);
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
     inner.idle = plan.idle(&memory);
-    let met = plan.meet(waits, link, inner, None).await?;
-    let started = met.link.start_syncing(wakes);
+    let connected = plan.meet(waits, link, inner, None).await?;
+    let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
-    let core = ReaderCore::new(met, consumer);
+    let core = ReaderCore::new(connected, consumer);
     Ok(core.with_journal(options))
 }
 

@@ -43,7 +43,7 @@ pub struct ReaderCore {
     /// Copies of elements that vary in size.
     copied: Vec<u8>,
     /// Position of the next gap, if the writer drops elements.
-    lost_at: Option<Arc<AtomicU64>>,
+    gap_at: Option<Arc<AtomicU64>>,
     /// Set if the end has a journal.
     journal: Option<Commits>,
     registration: Option<Registration>,
@@ -79,29 +79,29 @@ pub(crate) enum Wanted {
 }
 
 impl ReaderCore {
-    pub(crate) fn new(met: ConnectedEnd<ReaderEnd>, ring: ElementConsumer) -> Self {
-        let (is_shared, capacity) = met
+    pub(crate) fn new(connected: ConnectedEnd<ReaderEnd>, ring: ElementConsumer) -> Self {
+        let (is_shared, capacity) = connected
             .link
             .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
-        let lost_at = met.link.with(|end, _, _| {
+        let gap_at = connected.link.with(|end, _, _| {
             let drops = end
                 .link
                 .peer()
                 .is_some_and(|peer| peer.features.contains(Features::DROPS));
-            drops.then(|| end.inner.lost_at.clone())
+            drops.then(|| end.inner.gap_at.clone())
         });
         Self {
             capacity,
-            lost_at,
-            link: met.link,
+            gap_at,
+            link: connected.link,
             ring,
-            form: met.form,
+            form: connected.form,
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
-            wait_policy: WaitPolicy::new(met.spin),
+            wait_policy: WaitPolicy::new(connected.spin),
             copied: Vec::new(),
             journal: None,
-            registration: met.registration,
+            registration: connected.registration,
         }
     }
 
@@ -121,14 +121,14 @@ impl ReaderCore {
     pub(crate) fn available(&mut self) -> usize {
         // The link detects invalid positions from the other program.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
-        let elements = elements.min(self.capacity).min(self.before_lost());
+        let elements = elements.min(self.capacity).min(self.elements_before_gap());
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
     /// Number of elements before the next gap.
     #[inline]
-    fn before_lost(&self) -> u64 {
-        match &self.lost_at {
+    fn elements_before_gap(&self) -> u64 {
+        match &self.gap_at {
             None => u64::MAX,
             // Acquire: elements after the gap were put into the ring after this was set.
             Some(at) => at
@@ -141,11 +141,11 @@ impl ReaderCore {
     #[inline(always)]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
         let is_read = self.journal.is_none()
-            && (self.lost_at.is_none() || self.has(count))
+            && (self.gap_at.is_none() || self.has(count))
             && count as u64 <= self.capacity
             && self.ring.pull(into, count as u64).unwrap_or(false);
         if is_read {
-            self.gave_back();
+            self.after_release();
         }
         is_read
     }
@@ -182,7 +182,7 @@ impl ReaderCore {
 
     /// Returns true if the elements are available and nothing has to be done before reading them.
     #[inline]
-    pub(crate) fn is_at_hand(&mut self, count: usize) -> bool {
+    pub(crate) fn can_read_now(&mut self, count: usize) -> bool {
         self.journal.is_none() && self.has(count)
     }
 
@@ -196,11 +196,11 @@ impl ReaderCore {
         // elements.
         count as u64 <= self.capacity
             && self.ring.has(bytes, count as u64).unwrap_or(false)
-            && count as u64 <= self.before_lost()
+            && count as u64 <= self.elements_before_gap()
     }
 
     /// The result of a call that reaches a gap: first the elements before it, then the loss.
-    fn at_lost(
+    fn at_gap(
         &mut self,
         end: &mut StreamEndpoint<ReaderEnd>,
     ) -> Option<Result<usize, StreamError>> {
@@ -208,7 +208,7 @@ impl ReaderCore {
         match at.saturating_sub(self.ring.read_elements()) {
             0 => {
                 end.link.take_lost();
-                end.inner.note_lost(&end.link);
+                end.inner.note_gap(&end.link);
                 Some(Err(StreamError::Lost { elements }))
             }
             before => usize::try_from(before).ok().map(Ok),
@@ -236,7 +236,7 @@ impl ReaderCore {
             if self.has(count) {
                 return Some(Ok(count));
             }
-            if let Some(lost) = self.at_lost(end) {
+            if let Some(lost) = self.at_gap(end) {
                 return Some(lost);
             }
             let failed = end.journal_error();
@@ -248,7 +248,7 @@ impl ReaderCore {
                 // asks for, or nothing.
                 return Some(Err(error.into()));
             }
-            let error = over(&end.link)?;
+            let error = end_of_stream_error(&end.link)?;
             // At this point everything that arrived is in the ring.
             let left = self.available();
             Some(if left > 0 { Ok(left) } else { Err(error) })
@@ -278,7 +278,7 @@ impl ReaderCore {
             return Ok(count);
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut elements, over);
+        let found = link.wait_shared(waits, policy, timeout, &mut elements, end_of_stream_error);
         match found.await {
             Ok(true) => Ok(count),
             Ok(false) => Err(self.link.wait_error(timeout, NOT_COME)),
@@ -362,12 +362,12 @@ impl ReaderCore {
         if self.copied.capacity() > COPIED_KEPT {
             self.copied = Vec::new();
         }
-        self.gave_back();
+        self.after_release();
     }
 
     /// Makes sure that the writer learns that the ring has room again.
     #[inline(always)]
-    fn gave_back(&mut self) {
+    fn after_release(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
             self.give_credit();
         }
@@ -390,7 +390,7 @@ impl ReaderCore {
 const NOT_COME: &str = "not all of the elements have come";
 
 /// The reason why nothing more arrives; elements that have arrived can still be read.
-fn over(link: &ReaderLink) -> Option<StreamError> {
+fn end_of_stream_error(link: &ReaderLink) -> Option<StreamError> {
     // The end takes precedence over a fault: the connection of a stream that has ended is also
     // gone.
     if let Some(close) = link.end().filter(|close| close.position <= link.arrived()) {

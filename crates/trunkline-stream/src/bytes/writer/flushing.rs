@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_proto::message::stream::Until;
 use trunkline_ring::ElementProducer;
 
-use super::{WriterCore, over};
+use super::{WriterCore, end_of_stream_error};
 use crate::end::{EndpointRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::RingCondition;
@@ -56,17 +56,17 @@ impl WriterCore {
             return self.flush_shared(waits, until, timeout).await;
         }
         let written = self.ring.written_elements();
-        self.flushes_each = written.saturating_sub(self.flushed) <= 1;
+        self.flushes_each_element = written.saturating_sub(self.flushed) <= 1;
         self.flushed = written;
         let has_sent = std::mem::take(&mut self.has_sent) && self.unsent == 0;
         if has_sent && until == Until::Sent && timeout == Some(Duration::ZERO) {
             return Ok(());
         }
         self.unsent = 0;
-        let flushes_each = self.flushes_each;
+        let flushes_each_element = self.flushes_each_element;
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.poll_ring();
-            if flushes_each {
+            if flushes_each_element {
                 end.rest_now();
             }
             let position = end.link.flush(until);
@@ -81,7 +81,7 @@ impl WriterCore {
                 if end.link.is_reached(until, position) {
                     return Some(Ok(()));
                 }
-                over(&end.link).map(Err)
+                end_of_stream_error(&end.link).map(Err)
             });
         match reached.await {
             Some(result) => result,
@@ -131,7 +131,7 @@ impl WriterCore {
             return Ok(());
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut read, over);
+        let found = link.wait_shared(waits, policy, timeout, &mut read, end_of_stream_error);
         match found.await? {
             true => Ok(()),
             false => Err(self.link.wait_error(timeout, NOT_READ)),
