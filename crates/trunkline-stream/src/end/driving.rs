@@ -4,7 +4,7 @@ use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use super::asking::{Asking, Heard};
-use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, Rest, StreamEndpoint};
+use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, StopPolling, StreamEndpoint};
 
 impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
@@ -55,15 +55,16 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         let before = out.len();
         loop {
             let is_due = self.gather_until.is_none_or(|until| until <= now);
-            if is_due || self.inner.unseen(&self.link) >= GATHER_BYTES {
+            if is_due || self.inner.unpolled_bytes(&self.link) >= GATHER_BYTES {
                 self.poll_ring();
             }
             let place = self.link.poll_output(now, &self.inner, out);
             self.inner.begin_sending(&self.link, place);
-            self.inner.settle(&mut self.link);
+            self.inner.apply_progress(&mut self.link);
             if place.is_some() {
                 self.handed_at = now;
-                self.gather_until = (!self.is_told).then(|| now.saturating_add(GATHER));
+                self.gather_until =
+                    (!self.program_announces_writes).then(|| now.saturating_add(GATHER));
             }
             self.region = place.map(|place| (place, 0));
             self.is_sending = out.len() > before;
@@ -74,13 +75,14 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                 return false;
             }
             let is_active = now < self.handed_at.saturating_add(ACTIVE);
-            let rest = match is_active {
-                true if self.is_told => Rest::Yes,
-                true => Rest::Requested,
-                false => self.inner.rest(&self.link),
+            let stop = match is_active {
+                true if self.program_announces_writes => StopPolling::Yes,
+                true => StopPolling::Requested,
+                false => self.inner.stop_polling(&self.link),
             };
-            self.gather_until = (rest == Rest::Requested).then(|| now.saturating_add(GATHER));
-            if rest != Rest::Found {
+            self.gather_until =
+                (stop == StopPolling::Requested).then(|| now.saturating_add(GATHER));
+            if stop != StopPolling::Found {
                 return false;
             }
         }
@@ -172,7 +174,7 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
     fn handle_received(&mut self, now: Tick, count: usize) {
         if let Some(place) = S::wanted(&self.link) {
             self.handle_payload(now, place, count);
-            self.inner.settle(&mut self.link);
+            self.inner.apply_progress(&mut self.link);
         }
     }
 }

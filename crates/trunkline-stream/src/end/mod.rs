@@ -49,7 +49,7 @@ pub(crate) use idle::{Idle, Writing};
 pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
-pub(crate) use role::{EndpointRole, Rest};
+pub(crate) use role::{EndpointRole, StopPolling};
 pub(crate) use writer::WriterEnd;
 pub(crate) use writer_store::WriterStore;
 
@@ -104,7 +104,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// Time at which bytes of the ring were last handed out.
     handed_at: Tick,
     /// The end does not poll the ring at all: the program announces every write.
-    is_told: bool,
+    program_announces_writes: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
     /// Receives the file of a shared ring, for an end that dials.
@@ -114,7 +114,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
     /// The memory of the end's own ring, until the start of the stream is known.
-    unbegun: Option<Arc<StreamMemory>>,
+    initial_memory: Option<Arc<StreamMemory>>,
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
     over: Arc<OnceLock<()>>,
@@ -129,7 +129,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         descriptors: Option<Descriptors>,
     ) -> Self {
         Self {
-            unbegun: memory,
+            initial_memory: memory,
             start: RingStart::default(),
             descriptors,
             dials: false,
@@ -145,7 +145,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
-            is_told: false,
+            program_announces_writes: false,
             idle_at: None,
             over: Arc::default(),
         }
@@ -218,7 +218,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
                 self.begin();
                 let (shared, file) = fresh.unzip();
                 self.begin_sharing(shared);
-                self.inner.settle(&mut self.link);
+                self.inner.apply_progress(&mut self.link);
                 // Only the answer: nothing else is due yet.
                 let first = file.map(|file| {
                     let mut answer = Vec::new();
@@ -254,7 +254,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         if !self.link.is_connected() {
             return;
         }
-        let Some(memory) = self.unbegun.take() else {
+        let Some(memory) = self.initial_memory.take() else {
             return;
         };
         self.start = S::start(&self.link);
@@ -295,7 +295,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             self.handle_payload(now, place, count);
         }
         self.follow_sharing();
-        self.inner.settle(&mut self.link);
+        self.inner.apply_progress(&mut self.link);
         self.note_over();
     }
 

@@ -10,7 +10,7 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, EndpointRole, Idle, ReaderStore, Rest, StreamEndpoint};
+use super::{Bell, EndpointRole, Idle, ReaderStore, StopPolling, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 use crate::sync::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl EndpointRole for ReaderEnd {
         Ok(())
     }
 
-    fn settle(&mut self, link: &mut ReaderLink) {
+    fn apply_progress(&mut self, link: &mut ReaderLink) {
         if self.shared.is_some() {
             return;
         }
@@ -181,12 +181,12 @@ impl EndpointRole for ReaderEnd {
         link.handle_payload(now, transport, bytes);
     }
 
-    fn unseen(&mut self, _: &ReaderLink) -> u64 {
+    fn unpolled_bytes(&mut self, _: &ReaderLink) -> u64 {
         u64::MAX
     }
 
-    fn rest(&mut self, _: &ReaderLink) -> Rest {
-        Rest::Yes
+    fn stop_polling(&mut self, _: &ReaderLink) -> StopPolling {
+        StopPolling::Yes
     }
 
     fn gives_back(&self) -> bool {
@@ -234,7 +234,7 @@ impl StreamEndpoint<ReaderEnd> {
     /// The reason why the latest data cannot be read, after another attempt to store it.
     pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
         self.inner.store.as_ref()?.error.as_ref()?;
-        self.inner.settle(&mut self.link);
+        self.inner.apply_progress(&mut self.link);
         self.inner.store.as_ref()?.error.clone()
     }
 

@@ -67,7 +67,7 @@ impl WriterCore {
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.poll_ring();
             if flushes_each_element {
-                end.rest_now();
+                end.stop_polling_now();
             }
             let position = end.link.flush(until);
             (position, end.link.is_reached(until, position))

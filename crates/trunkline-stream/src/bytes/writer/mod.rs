@@ -230,7 +230,7 @@ impl WriterCore {
         let flushes_each_element = std::mem::take(&mut self.flushes_each_element);
         (self.is_shared, self.has_sent) = self.link.with(|end, _, _| {
             end.wake();
-            let sends = flushes_each_element && end.rest_now();
+            let sends = flushes_each_element && end.stop_polling_now();
             (end.ring_bell(), sends)
         });
     }
