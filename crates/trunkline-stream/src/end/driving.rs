@@ -3,7 +3,7 @@
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-use super::asking::{Asking, Heard};
+use super::peer_lookup::{LookupAnswer, PeerLookup};
 use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, StopPolling, StreamEndpoint};
 
 impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
@@ -12,25 +12,25 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         self.dials = true;
         self.forget_output();
         // An end without a target only accepts connections.
-        self.asking = self
+        self.lookup = self
             .target
             .as_ref()
-            .map(|target| Asking::begin(target, now));
+            .map(|target| PeerLookup::begin(target, now));
     }
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
         let mut rest = bytes;
-        if let Some(asking) = &mut self.asking {
-            match asking.handle_input(now, &mut rest) {
-                Heard::Nothing => return,
-                Heard::Ticket(ticket) => {
-                    self.asking = None;
+        if let Some(lookup) = &mut self.lookup {
+            match lookup.handle_input(now, &mut rest) {
+                LookupAnswer::Nothing => return,
+                LookupAnswer::Ticket(ticket) => {
+                    self.lookup = None;
                     self.poll_ring();
                     self.offer_sharing();
                     let transport = self.transport;
                     self.link.handle_dialled(now, transport, Some(ticket));
                 }
-                Heard::Refused(refused) => {
+                LookupAnswer::Refused(refused) => {
                     self.link.handle_lookup_refused(now, &refused);
                     self.note_over();
                     return;
@@ -43,8 +43,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
-        if let Some(asking) = &mut self.asking {
-            asking.poll_output(out);
+        if let Some(lookup) = &mut self.lookup {
+            lookup.poll_output(out);
             return false;
         }
         if std::mem::take(&mut self.is_sending) {
@@ -89,10 +89,10 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
-        if let Some(asking) = &self.asking {
+        if let Some(lookup) = &self.lookup {
             // The wait for a peer that was connected before continues during the lookup.
-            let asking = Some(asking.poll_timeout());
-            return asking.into_iter().chain(self.link.poll_timeout()).min();
+            let lookup = Some(lookup.poll_timeout());
+            return lookup.into_iter().chain(self.link.poll_timeout()).min();
         }
         // While the transport accepts nothing, timers that would produce more output are suspended.
         let (link, gather) = match self.is_sending {
@@ -104,8 +104,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
-        if let Some(asking) = &mut self.asking {
-            asking.handle_timeout(now);
+        if let Some(lookup) = &mut self.lookup {
+            lookup.handle_timeout(now);
         }
         self.link.handle_timeout(now);
         self.note_over();
@@ -114,8 +114,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         self.forget_output();
-        match self.asking.take() {
-            Some(asking) if !asking.is_refused() => self.link.handle_dial_failed(now, cause),
+        match self.lookup.take() {
+            Some(lookup) if !lookup.is_refused() => self.link.handle_dial_failed(now, cause),
             Some(_) => {}
             None if self.link.connection().is_none() => {
                 self.link.handle_dial_failed(now, cause);
@@ -126,11 +126,11 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
-        match &self.asking {
+        match &self.lookup {
             // The stream is over; a peer found now would be too late.
-            Some(asking) => {
+            Some(lookup) => {
                 let is_late = self.link.is_over().then_some(Disconnect::Local);
-                asking.wants_close().or(is_late)
+                lookup.wants_close().or(is_late)
             }
             None => self.link.wants_close().cloned(),
         }
@@ -166,7 +166,7 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
 
     fn space(&mut self) -> &mut [u8] {
         match S::wanted(&self.link) {
-            Some(place) if self.asking.is_none() => self.inner.space(place),
+            Some(place) if self.lookup.is_none() => self.inner.space(place),
             _ => &mut [],
         }
     }

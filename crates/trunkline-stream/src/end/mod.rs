@@ -12,7 +12,6 @@
 //! The program's end of the ring is kept elsewhere, because it is used without the link's lock. The
 //! endpoint finds pending work by polling the ring, so the program only has to signal when to poll.
 
-mod asking;
 mod bell;
 mod driving;
 mod idle;
@@ -20,6 +19,7 @@ mod idle;
 mod journal_tests;
 mod lane;
 mod one_ring;
+mod peer_lookup;
 mod reader;
 mod reader_store;
 mod role;
@@ -43,17 +43,17 @@ use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRan
 use trunkline_ring::RingStart;
 use trunkline_types::Tick;
 
-pub(crate) use asking::Target;
 pub(crate) use bell::{Bell, Bells};
 pub(crate) use idle::{Idle, Writing};
 pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
+pub(crate) use peer_lookup::Target;
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
 pub(crate) use role::{EndpointRole, StopPolling};
 pub(crate) use writer::WriterEnd;
 pub(crate) use writer_store::WriterStore;
 
-use asking::Asking;
+use peer_lookup::PeerLookup;
 
 /// Longest time that bytes wait for more data to fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);
@@ -90,7 +90,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     transport: u64,
     /// The peer to look up, for an end that dials.
     target: Option<Target>,
-    asking: Option<Asking>,
+    lookup: Option<PeerLookup>,
     /// The end may dial: it must not be reachable before its name is registered.
     may_dial: bool,
     /// Why an endpoint that connected before there was a peer is not a match.
@@ -138,7 +138,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             inner,
             transport: 0,
             target,
-            asking: None,
+            lookup: None,
             may_dial: false,
             mismatch: None,
             region: None,
@@ -213,7 +213,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
                 // A pending lookup by this end used the transport that is being replaced.
-                self.asking = None;
+                self.lookup = None;
                 self.forget_output();
                 self.begin();
                 let (shared, file) = fresh.unzip();
