@@ -292,11 +292,11 @@ impl EndpointRole for LaneEnd {
     }
 
     /// All lanes share the ring.
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         false
     }
 
-    fn give_back(&mut self, _: &WriterLink) {}
+    fn release_idle_memory(&mut self, _: &WriterLink) {}
 
     fn stop_polling(&mut self, link: &WriterLink) -> StopPolling {
         if std::mem::replace(&mut self.awaits_announcement, true) {

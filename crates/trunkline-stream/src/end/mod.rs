@@ -301,13 +301,13 @@ impl<S: EndpointRole> StreamEndpoint<S> {
 
     /// Releases memory after a period without traffic.
     fn check_idle(&mut self, now: Tick) {
-        if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
+        if !self.inner.releases_idle_memory() || self.idle_at.is_some_and(|at| now < at) {
             return;
         }
         if self.idle_at.is_some() {
-            self.inner.give_back(&self.link);
+            self.inner.release_idle_memory(&self.link);
         }
-        self.idle_at = Some(idle::next(now));
+        self.idle_at = Some(idle::next_check(now));
     }
 
     fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {

@@ -189,11 +189,11 @@ impl EndpointRole for ReaderEnd {
         StopPolling::Yes
     }
 
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         self.idle.is_some()
     }
 
-    fn give_back(&mut self, link: &ReaderLink) {
+    fn release_idle_memory(&mut self, link: &ReaderLink) {
         let Some(idle) = &mut self.idle else { return };
         let ring = &mut self.ring;
         // The writing program releases a shared ring. Bytes of a payload that is still arriving do

@@ -84,10 +84,10 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     fn stop_polling(&mut self, link: &Link<Self::Half>) -> StopPolling;
 
     /// Returns true if unused memory of the ring can be released.
-    fn gives_back(&self) -> bool;
+    fn releases_idle_memory(&self) -> bool;
 
     /// Releases unused memory if nothing has moved since the last call.
-    fn give_back(&mut self, link: &Link<Self::Half>);
+    fn release_idle_memory(&mut self, link: &Link<Self::Half>);
 }
 
 /// The result of [`EndpointRole::stop_polling`].

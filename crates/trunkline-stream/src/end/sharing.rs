@@ -51,7 +51,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
         // The same rule as for an end's own ring.
-        let is_touched = !self.inner.gives_back();
+        let is_touched = !self.inner.releases_idle_memory();
         let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
             .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
             .flatten();

@@ -208,11 +208,11 @@ impl EndpointRole for WriterEnd {
         }
     }
 
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         self.idle.is_some()
     }
 
-    fn give_back(&mut self, _: &WriterLink) {
+    fn release_idle_memory(&mut self, _: &WriterLink) {
         let Some(idle) = &mut self.idle else { return };
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
