@@ -52,10 +52,10 @@ pub struct DirectorySession {
     sent: usize,
     liveness: Liveness,
     /// Deadline for the first request.
-    asks_by: Tick,
+    request_deadline: Tick,
     role: Role,
     /// Endpoints can register names over this connection.
-    gives_names: bool,
+    can_register: bool,
     closing: Option<Disconnect>,
     /// The number under which to hand the transport over to an endpoint, once this is due.
     handover: Option<u64>,
@@ -72,10 +72,10 @@ enum Role {
 
 impl DirectorySession {
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
-        Self::told_by(host, Bell::Net(notifier), now)
+        Self::with_bell(host, Bell::Net(notifier), now)
     }
 
-    pub(crate) fn told_by(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
+    pub(crate) fn with_bell(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
         Self {
             number: host.number(),
             host,
@@ -86,9 +86,9 @@ impl DirectorySession {
             output: Vec::new(),
             sent: 0,
             liveness: Liveness::with_defaults(now),
-            asks_by: now.saturating_add(HELLO_DEADLINE),
+            request_deadline: now.saturating_add(HELLO_DEADLINE),
             role: Role::New,
-            gives_names: true,
+            can_register: true,
             closing: None,
             handover: None,
         }
@@ -98,7 +98,7 @@ impl DirectorySession {
     /// arriving peers could not be handed to the owner, or because the owner must not have a name.
     pub fn without_names(self) -> Self {
         Self {
-            gives_names: false,
+            can_register: false,
             ..self
         }
     }
@@ -121,7 +121,7 @@ impl DirectorySession {
     /// `input` begins with the frame of this step.
     fn handle_step(&mut self, step: Step, input: &[u8]) {
         match step {
-            Step::Register(_) if !self.gives_names => {
+            Step::Register(_) if !self.can_register => {
                 let sentence = "endpoints get no names here: ask the engine of their machine, over \
                                 its Unix socket";
                 self.refuse(Fault::new(FaultCode::Denied, sentence));
@@ -176,7 +176,7 @@ impl DirectorySession {
                 }
             }
             Step::Status(status) if self.role == Role::Owner => {
-                self.host.tell(self.number, *status);
+                self.host.store_status(self.number, *status);
             }
             Step::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
@@ -377,16 +377,20 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
-        let asks_by = Some(self.asks_by).filter(|_| self.role == Role::New);
+        let request_deadline = Some(self.request_deadline).filter(|_| self.role == Role::New);
         let incomplete = self.frame_due();
-        [Some(self.liveness.poll_timeout()), asks_by, incomplete]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            Some(self.liveness.poll_timeout()),
+            request_deadline,
+            incomplete,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
-        if self.role == Role::New && now >= self.asks_by {
+        if self.role == Role::New && now >= self.request_deadline {
             self.closing.get_or_insert(Disconnect::Slow {
                 what: "hello",
                 deadline: HELLO_DEADLINE,

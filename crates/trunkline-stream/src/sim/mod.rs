@@ -204,7 +204,7 @@ pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
 /// A connection to a directory; it cannot register names.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
     let bell = directory::Bell::Simulated(bell.clone());
-    DirectorySession::told_by(host.clone(), bell, now).without_names()
+    DirectorySession::with_bell(host.clone(), bell, now).without_names()
 }
 
 /// Hands a transport over to its endpoint; `number` is the one that the transport's session
