@@ -52,8 +52,8 @@ impl Writers {
 
 impl Lanes for Writers {
     type End = ReaderEnd;
-    type Outer = Arc<StreamMemory>;
-    const GO_WHEN_OVER: bool = false;
+    type ProgramPart = Arc<StreamMemory>;
+    const REMOVE_WHEN_OVER: bool = false;
     const PEERS: &'static str = "writers";
 
     fn link(&self, options: LinkOptions) -> ReaderLink {
@@ -67,7 +67,7 @@ impl Lanes for Writers {
         Ok((end, memory))
     }
 
-    fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
+    fn on_opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
         let connected = ConnectedEnd {
             link: EndpointHandle::Net(lane.link.clone()),
             registration: None,

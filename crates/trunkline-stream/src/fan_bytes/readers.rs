@@ -46,8 +46,8 @@ impl Departed {
 
 impl Lanes for Readers {
     type End = LaneEnd;
-    type Outer = ();
-    const GO_WHEN_OVER: bool = true;
+    type ProgramPart = ();
+    const REMOVE_WHEN_OVER: bool = true;
     const PEERS: &'static str = "readers";
 
     fn link(&self, options: LinkOptions) -> WriterLink {
@@ -75,9 +75,9 @@ impl Lanes for Readers {
         Ok((end, ()))
     }
 
-    fn opened(&self, _: &Lane<LaneEnd>, (): ()) {}
+    fn on_opened(&self, _: &Lane<LaneEnd>, (): ()) {}
 
-    fn left(&self, lane: &Lane<LaneEnd>) {
+    fn on_left(&self, lane: &Lane<LaneEnd>) {
         self.departed.push(lacking(lane));
     }
 
