@@ -9,7 +9,7 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink};
 use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::{Acquired, Member, Present, Run, RunEnd};
+use super::member::{Acquired, Member, PeerStatus, Run, RunEnd};
 use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
 use crate::directory::Registration;
 use crate::end::{Bell, Bells, ReaderEnd};
@@ -248,9 +248,9 @@ impl FanInCore {
     }
 
     /// The writers that are connected or expected back, and those with elements left to read.
-    pub(crate) fn present(&mut self) -> Vec<Present> {
+    pub(crate) fn present(&mut self) -> Vec<PeerStatus> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
-        let present = |source: &mut Source| Present {
+        let present = |source: &mut Source| PeerStatus {
             member: source.member.clone(),
             is_connected: source.core.link.with(|end, _, _| end.link.is_connected()),
             waiting: source.core.available() as u64,

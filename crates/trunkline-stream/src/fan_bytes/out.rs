@@ -9,9 +9,9 @@ use trunkline_proto::stream::ElementForm;
 use trunkline_ring::{ElementCursor, ElementProducer, RingStart};
 
 use super::hub::{Hub, Lane};
-use super::member::{Lacking, Present};
+use super::member::{PeerStatus, Undelivered};
 use super::options::Policy;
-use super::readers::{Readers, lacking};
+use super::readers::{Readers, undelivered};
 use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 use crate::directory::Registration;
 use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
@@ -249,11 +249,11 @@ impl FanOutCore {
     }
 
     /// The readers that are connected or expected back.
-    pub(crate) fn present(&self) -> Vec<Present> {
+    pub(crate) fn present(&self) -> Vec<PeerStatus> {
         let present = |lane: &Lane<LaneEnd>| {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
-                Present {
+                PeerStatus {
                     member: lane.member.clone(),
                     is_connected: end.link.is_connected(),
                     waiting: end.inner.left(&end.link).elements,
@@ -266,7 +266,7 @@ impl FanOutCore {
     }
 
     /// The readers that have left since the last call.
-    pub(crate) fn departed(&self) -> Vec<Lacking> {
+    pub(crate) fn departed(&self) -> Vec<Undelivered> {
         // Moves the readers that have left to `departed`.
         drop(self.hub.present());
         self.hub.lanes.departed.take()
@@ -278,7 +278,7 @@ impl FanOutCore {
         &mut self,
         waits: &impl Waits,
         timeout: Option<Duration>,
-    ) -> Vec<Lacking> {
+    ) -> Vec<Undelivered> {
         self.hub.close();
         let lanes = self.hub.present();
         for lane in &lanes {
@@ -295,7 +295,7 @@ impl FanOutCore {
         self.end(&lanes)
     }
 
-    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Lacking> {
+    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Undelivered> {
         self.hub.close();
         let lanes = self.hub.present();
         self.abort_lanes(waits, &lanes, reason).await;
@@ -314,17 +314,17 @@ impl FanOutCore {
         self.wait_closed(waits, lanes, soon).await;
     }
 
-    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Lacking> {
+    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Undelivered> {
         let now = Clock::new().now();
-        let lacking = lanes.iter().map(|lane| {
-            let lacking = lacking(lane);
+        let undelivered = lanes.iter().map(|lane| {
+            let undelivered = undelivered(lane);
             lane.link.close(now);
-            lacking
+            undelivered
         });
-        let lacking = lacking.collect();
+        let undelivered = undelivered.collect();
         self.registration = None;
         self.bells.close(now);
-        lacking
+        undelivered
     }
 
     async fn wait_closed(

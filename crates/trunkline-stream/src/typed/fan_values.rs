@@ -12,7 +12,7 @@ use crate::bytes::ByteRegion;
 use crate::element;
 use crate::error::StreamError;
 use crate::fan_bytes::{
-    Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Lacking, Present, Run,
+    Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, PeerStatus, Run, Undelivered,
 };
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;

@@ -176,35 +176,35 @@ macro_rules! forward {
 
             /// Closes the end once every reader has everything, or after `timeout`. Returns the
             /// elements that each remaining reader lacks.
-            pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
+            pub fn close(mut self, timeout: Option<Duration>) -> Vec<Undelivered> {
                 block(self.core.close(&Blocking, timeout))
             }
 
             /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
             /// [`StreamError::Aborted`] after the elements that have arrived. Returns the elements
             /// that each reader lacks.
-            pub fn abort(self) -> Vec<Lacking> {
+            pub fn abort(self) -> Vec<Undelivered> {
                 self.abort_because(crate::bytes::ABORTED)
             }
 
             /// Like [`abort`](Self::abort), with a reason for the readers, truncated to 1024 bytes.
-            pub fn abort_because(mut self, reason: &str) -> Vec<Lacking> {
+            pub fn abort_because(mut self, reason: &str) -> Vec<Undelivered> {
                 block(self.core.abort(&Blocking, reason))
             }
 
             /// The readers that are connected or expected back.
-            pub fn readers(&self) -> Vec<Present> {
+            pub fn readers(&self) -> Vec<PeerStatus> {
                 self.core.present()
             }
 
             /// The readers that have left since the last call, and the elements that each of them
             /// lacked; at most the last 64.
-            pub fn departed(&mut self) -> Vec<Lacking> {
+            pub fn departed(&mut self) -> Vec<Undelivered> {
                 self.core.departed()
             }
         }
 
-        forward!(flush_async, close_async -> Vec<Lacking>, [$($of)*] $end $(<$t>)?);
+        forward!(flush_async, close_async -> Vec<Undelivered>, [$($of)*] $end $(<$t>)?);
         forward!(properties "What can be asked at any time, from any thread: of all readers together.", [$($of)*] $end $(<$t>)?);
     };
 
@@ -254,7 +254,7 @@ macro_rules! forward {
         impl<$($of)*> $end $(<$t>)? {
             /// The writers that are connected or expected back, and those with elements left to
             /// read.
-            pub fn writers(&mut self) -> Vec<Present> {
+            pub fn writers(&mut self) -> Vec<PeerStatus> {
                 self.core.present()
             }
 

@@ -5,8 +5,8 @@ use std::thread;
 use trunkline_proto::FaultCode;
 use trunkline_stream::directory::list;
 use trunkline_stream::{
-    FanOutOptions, FanOutValueWriter, FanOutWriter, Lacking, Options, Policy, Reader, StreamError,
-    StreamFault, Until, ValueReader,
+    FanOutOptions, FanOutValueWriter, FanOutWriter, Options, Policy, Reader, StreamError,
+    StreamFault, Undelivered, Until, ValueReader,
 };
 use trunkline_types::Value;
 
@@ -16,10 +16,14 @@ use crate::several::{fan_out, of, read, spread};
 
 const SLOWEST: Policy = Policy::Slowest;
 
-fn nothing_left(lacking: &[Lacking], readers: usize) {
-    assert_eq!(lacking.len(), readers, "{lacking:?}");
-    for lacking in lacking {
-        assert_eq!((lacking.left.elements, lacking.lost), (0, 0), "{lacking:?}");
+fn nothing_left(undelivered: &[Undelivered], readers: usize) {
+    assert_eq!(undelivered.len(), readers, "{undelivered:?}");
+    for undelivered in undelivered {
+        assert_eq!(
+            (undelivered.left.elements, undelivered.lost),
+            (0, 0),
+            "{undelivered:?}"
+        );
     }
 }
 
