@@ -54,8 +54,8 @@ macro_rules! forward {
             ) -> Result<(), StreamError> {
                 let bytes = $t::to_bytes(elements, &mut self.scratch);
                 if self.core.form == ElementForm::Variable {
-                    for one in element::each(self.core.form, bytes) {
-                        self.core.check_element(one.len() + element::LENGTH_BYTES)?;
+                    for element in element::split_elements(self.core.form, bytes) {
+                        self.core.check_element(element.len() + element::LENGTH_BYTES)?;
                     }
                 }
                 self.core.write(waits, bytes, elements.len(), timeout).await
