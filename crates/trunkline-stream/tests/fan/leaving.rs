@@ -119,13 +119,13 @@ fn close_reports_what_each_reader_lacks() {
     until_filled(&readers[0], 5);
     until_filled(&readers[1], 10);
     let undelivered = writer.close(SHORT);
-    let said = undelivered
+    let reports = undelivered
         .iter()
         .map(|l| (l.member.number, l.left.elements, l.left.in_doubt));
-    let mut said: Vec<_> = said.collect();
-    said.sort_by_key(|(_, left, _)| *left);
+    let mut reports: Vec<_> = reports.collect();
+    reports.sort_by_key(|(_, left, _)| *left);
     assert_eq!(
-        (said[0].1, said[1].1, said[1].2),
+        (reports[0].1, reports[1].1, reports[1].2),
         (0, 5, 0),
         "{undelivered:?}"
     );

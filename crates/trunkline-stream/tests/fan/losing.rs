@@ -165,11 +165,11 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
         for one in &seen {
             assert_eq!((one.next, one.read + one.lost), (count, count));
         }
-        let mut said: Vec<u64> = undelivered.iter().map(|l| l.lost).collect();
-        let mut told: Vec<u64> = seen.iter().map(|s| s.lost).collect();
-        said.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(said, told);
+        let mut at_writer: Vec<u64> = undelivered.iter().map(|l| l.lost).collect();
+        let mut at_readers: Vec<u64> = seen.iter().map(|s| s.lost).collect();
+        at_writer.sort_unstable();
+        at_readers.sort_unstable();
+        assert_eq!(at_writer, at_readers);
         assert!(seen[1].losses > 0, "one that was cut has lost something");
     }
     check(number);
