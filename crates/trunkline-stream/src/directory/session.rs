@@ -122,8 +122,8 @@ impl DirectorySession {
     fn handle_step(&mut self, step: Step, input: &[u8]) {
         match step {
             Step::Register(_) if !self.can_register => {
-                let sentence = "endpoints get no names here: ask the engine of their machine, over \
-                                its Unix socket";
+                let sentence = "names cannot be registered here; register with the engine of the \
+                                endpoint's machine, over its Unix socket";
                 self.refuse(Fault::new(FaultCode::Denied, sentence));
             }
             Step::Register(register) if self.role == Role::New => {
@@ -157,7 +157,7 @@ impl DirectorySession {
             }
             Step::Hello(hello) if self.role != Role::Owner => {
                 let ticket = hello.ticket.ok_or_else(|| {
-                    let sentence = "an endpoint is asked for before it is greeted";
+                    let sentence = "a peer must look up an endpoint before it sends S_HELLO";
                     Fault::new(FaultCode::BadTicket, sentence)
                 });
                 let incarnation = hello.end.incarnation;
@@ -180,7 +180,8 @@ impl DirectorySession {
             }
             Step::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
-                    let sentence = "the name was given up while nothing was heard of its owner";
+                    let sentence =
+                        "the name was released because its owner was silent for too long";
                     self.refuse(Fault::new(FaultCode::UnknownEndpoint, sentence));
                 }
             }
@@ -191,7 +192,7 @@ impl DirectorySession {
             | Step::List(_)
             | Step::Status(_) => {
                 self.closing = Some(Disconnect::Malformed {
-                    sentence: "a connection to the directory is for one endpoint".to_owned(),
+                    sentence: "a connection to the directory serves only one endpoint".to_owned(),
                 });
             }
         }
@@ -224,7 +225,7 @@ impl DirectorySession {
         // A status stays on the machine, and carries no seal.
         let is_status = frame.kind() == Some(FrameKind::StreamStatus);
         if !is_status && !is_frame_intact(frame) {
-            let sentence = "what an endpoint has said was altered on the way".to_owned();
+            let sentence = "a frame from an endpoint was altered in transit".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
         Ok(match frame.kind() {

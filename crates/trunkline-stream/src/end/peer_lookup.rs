@@ -70,7 +70,7 @@ impl PeerLookup {
                 }
                 // It may have been the answer; a wait for another one might never end.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
-                    let sentence = "what a directory has said was altered on the way".to_owned();
+                    let sentence = "a frame from a directory was altered in transit".to_owned();
                     self.closing = Some(Disconnect::Malformed { sentence });
                     return LookupAnswer::Nothing;
                 }

@@ -37,8 +37,8 @@ impl Admission<'_> {
         }
         if hello.peer == Some(own.incarnation) {
             let sentence = format!(
-                "{} went on without this one, which was away for longer than it waits or had \
-                 left; create this end anew",
+                "{} continued without this endpoint, which had left or was disconnected for too \
+                 long; create this endpoint again",
                 own.url
             );
             return Err(refused(FaultCode::StreamDestroyed, sentence, None));

@@ -240,7 +240,10 @@ impl<O: Lanes> Hub<O> {
             return reject(transport, &refused);
         }
         let busy = |cause: &dyn std::fmt::Display| {
-            let sentence = format!("{} cannot let anybody in now: {cause}", self.terms.link.url);
+            let sentence = format!(
+                "{} cannot accept another peer at present: {cause}",
+                self.terms.link.url
+            );
             refused(FaultCode::LimitReached, sentence, Some(RETRY_AFTER))
         };
         let (inner, program_part) = match self.lanes.ends() {

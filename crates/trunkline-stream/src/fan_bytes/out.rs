@@ -12,7 +12,7 @@ use super::hub::{Hub, Lane};
 use super::member::{PeerStatus, Undelivered};
 use super::options::Policy;
 use super::readers::{Readers, undelivered};
-use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+use crate::bytes::{CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
 use crate::directory::Registration;
 use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
 use crate::error::StreamError;
@@ -242,7 +242,7 @@ impl FanOutCore {
             if !watch.rung(waits, &self.bells, deadline).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
-                    what: "not all elements have come so far at every reader",
+                    what: "not all elements have reached the requested state at every reader",
                 });
             }
         }
@@ -291,7 +291,7 @@ impl FanOutCore {
         // The remaining elements of a slow reader are discarded, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
-        self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
+        self.abort_lanes(waits, &slow, NOT_RECEIVED_IN_TIME).await;
         self.end(&lanes)
     }
 

@@ -255,7 +255,7 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
-            None => Err(self.link.wait_error(timeout, NOT_COME)),
+            None => Err(self.link.wait_error(timeout, NOT_ARRIVED)),
         }
     }
 
@@ -281,7 +281,7 @@ impl ReaderCore {
         let found = link.wait_shared(waits, policy, timeout, &mut elements, end_of_stream_error);
         match found.await {
             Ok(true) => Ok(count),
-            Ok(false) => Err(self.link.wait_error(timeout, NOT_COME)),
+            Ok(false) => Err(self.link.wait_error(timeout, NOT_ARRIVED)),
             Err(error) => match self.available() {
                 0 => Err(error),
                 left => Ok(left.min(count)),
@@ -387,7 +387,7 @@ impl ReaderCore {
     }
 }
 
-const NOT_COME: &str = "not all of the elements have come";
+const NOT_ARRIVED: &str = "not enough elements have arrived";
 
 /// The reason why nothing more arrives; elements that have arrived can still be read.
 fn end_of_stream_error(link: &ReaderLink) -> Option<StreamError> {

@@ -11,7 +11,7 @@ use crate::error::StreamError;
 use crate::handle::RingCondition;
 use crate::wait::Waits;
 
-const NOT_READ: &str = "not all elements have come so far";
+const NOT_REACHED: &str = "not all elements have reached the requested state";
 
 /// A wait until this many elements have been read in total.
 struct Read<'a> {
@@ -85,7 +85,7 @@ impl WriterCore {
             });
         match reached.await {
             Some(result) => result,
-            None => Err(self.link.wait_error(timeout, NOT_READ)),
+            None => Err(self.link.wait_error(timeout, NOT_REACHED)),
         }
     }
 
@@ -134,7 +134,7 @@ impl WriterCore {
         let found = link.wait_shared(waits, policy, timeout, &mut read, end_of_stream_error);
         match found.await? {
             true => Ok(()),
-            false => Err(self.link.wait_error(timeout, NOT_READ)),
+            false => Err(self.link.wait_error(timeout, NOT_REACHED)),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
 
 pub use self::closed::Closed;
-pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
 
 pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
