@@ -71,7 +71,7 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
         let error = append(&mut sut, 2).unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("/simulated") && message.contains("make room"),
+            message.contains("/simulated") && message.contains("free space"),
             "{message}"
         );
         assert!(error.is_passing());
@@ -93,12 +93,12 @@ fn read_only_disk_is_reported_with_its_folder() {
     disk.fail(failure(ErrorKind::ReadOnlyFilesystem));
     let message = append(&mut sut, 1).unwrap_err().to_string();
     assert!(
-        message.contains("/simulated") && message.contains("let this program write"),
+        message.contains("/simulated") && message.contains("give this program write access"),
         "{message}"
     );
     let message = writer(&disk).unwrap_err().to_string();
     assert!(
-        message.contains("/simulated") && message.contains("let this program write"),
+        message.contains("/simulated") && message.contains("give this program write access"),
         "{message}"
     );
     disk.mend();
@@ -277,7 +277,7 @@ fn a_journal_serves_its_own_endpoint_only() {
     };
     for other in [&other_url, &other_type] {
         let message = open(other).unwrap_err().to_string();
-        let of = "that of the writer tl://localhost/x, of elements of 8 bytes";
+        let of = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
         assert!(message.contains(of), "{message}");
     }
     let disk = Arc::new(disk.clone());
