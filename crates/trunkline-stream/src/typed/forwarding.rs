@@ -154,7 +154,7 @@ macro_rules! forward {
         }
 
         forward!(flush_async, close_async -> Closed, [$($of)*] $end $(<$t>)?);
-        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
@@ -205,7 +205,7 @@ macro_rules! forward {
         }
 
         forward!(flush_async, close_async -> Vec<Undelivered>, [$($of)*] $end $(<$t>)?);
-        forward!(properties "What can be asked at any time, from any thread: of all readers together.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all readers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
@@ -247,7 +247,7 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
@@ -264,7 +264,7 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "What can be asked at any time, from any thread: of all writers together.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all writers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
