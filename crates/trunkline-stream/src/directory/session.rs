@@ -145,11 +145,11 @@ impl DirectorySession {
             }
             Step::Lookup(lookup) if self.role == Role::New => {
                 self.role = Role::Asker;
-                let asked = check_versions(lookup.versions).and_then(|()| {
+                let found = check_versions(lookup.versions).and_then(|()| {
                     let notifier = self.notifier.clone();
                     self.host.look_up(self.number, &lookup, notifier)
                 });
-                match asked {
+                match found {
                     Ok(Some(grant)) => self.grant(&grant),
                     Ok(None) => {}
                     Err(fault) => self.refuse(fault),
