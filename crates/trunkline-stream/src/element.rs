@@ -140,7 +140,7 @@ fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
 }
 
 /// Splits `bytes` into elements, without the length prefixes of elements that vary in size.
-pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn split_elements(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (element, behind) = match form {
@@ -220,7 +220,7 @@ macro_rules! by_value {
 
             fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
                 let data_type = Self::data_type();
-                for element in each(form(&data_type), bytes) {
+                for element in split_elements(form(&data_type), bytes) {
                     if let $from = decode_whole(&data_type, element)? {
                         out.push($back);
                     }
@@ -264,7 +264,7 @@ macro_rules! vectors {
 
             fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
                 let data_type = Self::data_type();
-                for element in each(ElementForm::Variable, bytes) {
+                for element in split_elements(ElementForm::Variable, bytes) {
                     if let Value::Array(array) = decode_whole(&data_type, element)?
                         && let Elements::$element(elements) = array.elements()
                     {

@@ -20,7 +20,7 @@ pub enum StreamError {
     /// Endpoints can only be created on this machine; a program connects to those of other
     /// machines.
     #[error(
-        "an endpoint cannot be created on another machine, {host}: leave the host out of this name, \
+        "an endpoint cannot be created on another machine, {host}: remove the host from this name, \
          and name the endpoint on {host} as its peer"
     )]
     NotHere {
@@ -29,7 +29,7 @@ pub enum StreamError {
     },
     /// The buffer cannot be created. It must hold at least one element.
     #[error(
-        "a buffer of {capacity} elements of {bytes} bytes is not possible; it must hold at least one element"
+        "cannot create a buffer of {capacity} elements of {bytes} bytes; a buffer must hold at least one element"
     )]
     Capacity {
         /// Requested capacity, in elements.
@@ -44,7 +44,7 @@ pub enum StreamError {
     )]
     Dialled,
     /// The system provides no memory for the buffer.
-    #[error("the system has no memory for a buffer of {bytes} bytes: {cause}")]
+    #[error("cannot allocate a buffer of {bytes} bytes: {cause}; use a smaller buffer")]
     Memory {
         /// Requested size, in bytes.
         bytes: usize,
@@ -119,7 +119,7 @@ pub enum StreamError {
     },
     /// The call needs more elements at once than the buffer can hold.
     #[error(
-        "{asked} elements at once do not fit into a buffer of {capacity}; use fewer, or create the endpoint with a larger buffer"
+        "{asked} elements do not fit into a buffer of {capacity} elements; use fewer, or create the endpoint with a larger buffer"
     )]
     TooMany {
         asked: usize,
@@ -161,7 +161,7 @@ pub enum StreamError {
     Ended,
     /// The writer was aborted before the end of its stream. Everything that reached this end has
     /// been read, but the stream is incomplete.
-    #[error("the writer stopped before the end of the stream: {reason}{}; everything received has been read", never_came(.missing))]
+    #[error("the writer stopped before the end of the stream: {reason}{}; everything received has been read", never_arrived(.missing))]
     Aborted {
         /// Bytes that the writer had accepted but did not send.
         missing: u64,
@@ -173,12 +173,12 @@ pub enum StreamError {
     #[error("the value does not have the element type of this stream, {data_type}")]
     Type { data_type: DataType },
     #[error(
-        "elements of type {data_type} vary in size, and have no raw form: read and write them as values"
+        "elements of type {data_type} vary in size and cannot be accessed as raw bytes; read and write them as values"
     )]
     Varying { data_type: DataType },
     /// The received bytes are not an element of this type.
     #[error(
-        "what arrived is not an element of the agreed type ({0}); the other program is at fault"
+        "the received bytes are not an element of the agreed type ({0}); the other program is at fault"
     )]
     Element(#[from] DecodeError),
     /// The endpoint is closed, or has ended its stream.
@@ -186,10 +186,10 @@ pub enum StreamError {
     Closed,
 }
 
-fn never_came(missing: &u64) -> String {
+fn never_arrived(missing: &u64) -> String {
     match missing {
         0 => String::new(),
-        missing => format!("; {missing} bytes of it never came"),
+        missing => format!("; {missing} bytes never arrived"),
     }
 }
 

@@ -51,7 +51,7 @@ pub use bytes::{ByteRegion, Closed, Region};
 pub use element::{Element, Plain, element_bytes};
 pub use error::StreamError;
 pub use fan_bytes::{
-    Acquired, FanInOptions, FanOutOptions, Lacking, Member, Policy, Present, Run, RunEnd,
+    Acquired, FanInOptions, FanOutOptions, Member, PeerStatus, Policy, Run, RunEnd, Undelivered,
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};

@@ -22,10 +22,10 @@ use trunkline_stream::{Commit, Durability, JournalOptions, Options, Reader, Stre
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
 /// A child's arguments: its role, the ports, the folder, the durability of its journal.
-const TOLD: &str = "TRUNKLINE_KILLED";
+const CHILD_ARGS: &str = "TRUNKLINE_KILLED";
 
 /// The file that stops the writer.
-const ENOUGH: &str = "enough";
+const STOP_FILE: &str = "stop";
 
 /// A child prints this after each run.
 const RUN: &str = "one run";
@@ -48,11 +48,11 @@ fn url(side: &str, port: u16) -> String {
     format!("tl://localhost:{port}/killed {side}")
 }
 
-fn say_run() {
+fn print_run() {
     println!("{RUN}");
 }
 
-/// Writes numbers from 0 on, until the file [`ENOUGH`] exists.
+/// Writes numbers from 0 on, until the file [`STOP_FILE`] exists.
 fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     let to = Options {
         peer: Some(url("reader", port)),
@@ -60,12 +60,12 @@ fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     };
     let mut writer = Writer::<u64>::create(&url("writer", own), to).unwrap();
     let mut next = writer.properties().total;
-    while !folder.join(ENOUGH).exists() {
+    while !folder.join(STOP_FILE).exists() {
         let end = next + 1 + next % 40;
         let run: Vec<u64> = (next..end).collect();
         writer.write_many(&run, CUT_OFF).unwrap();
         next = end;
-        say_run();
+        print_run();
     }
     fs::write(folder.join("written"), next.to_string()).unwrap();
     let left = writer.close(CUT_OFF);
@@ -97,7 +97,7 @@ fn read(port: u16, folder: &Path, durability: Durability) {
                     next += 1;
                 }
                 reader.commit().unwrap();
-                say_run();
+                print_run();
             }
             Err(StreamError::Ended) => break,
             Err(error) => panic!("{error}"),
@@ -110,12 +110,12 @@ fn read(port: u16, folder: &Path, durability: Durability) {
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn one_of_the_programs() {
-    let Ok(told) = std::env::var(TOLD) else {
+    let Ok(args) = std::env::var(CHILD_ARGS) else {
         return;
     };
-    let told: Vec<&str> = told.split('|').collect();
-    let [role, port, own, folder, durability] = told[..] else {
-        panic!("{told:?}");
+    let args: Vec<&str> = args.split('|').collect();
+    let [role, port, own, folder, durability] = args[..] else {
+        panic!("{args:?}");
     };
     let folder = PathBuf::from(folder);
     let (port, own) = (port.parse().unwrap(), own.parse().unwrap());
@@ -136,21 +136,21 @@ struct Program {
 }
 
 impl Program {
-    fn start(told: &str) -> Self {
+    fn start(args: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "one_of_the_programs", "--ignored", "--nocapture"])
-            .env(TOLD, told)
+            .env(CHILD_ARGS, args)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (said, runs) = channel();
+        let (sender, runs) = channel();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         thread::spawn(move || {
             for _ in lines
                 .map_while(Result::ok)
                 .filter(|line| line.contains(RUN))
             {
-                let _ = said.send(());
+                let _ = sender.send(());
             }
         });
         Self { child, runs }
@@ -184,11 +184,11 @@ fn kill_both(durability: Durability) {
     };
     let folder = tempfile::tempdir().unwrap();
     let (port, own) = (free_port(), free_port());
-    let told = |role: &str| {
+    let args = |role: &str| {
         let folder = folder.path().display();
         format!("{role}|{port}|{own}|{folder}|{durability:?}")
     };
-    let mut programs = ["writer", "reader"].map(|role| Program::start(&told(role)));
+    let mut programs = ["writer", "reader"].map(|role| Program::start(&args(role)));
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut killed = [0, 0];
     while killed[0] < kills || killed[1] < kills {
@@ -205,10 +205,10 @@ fn kill_both(durability: Durability) {
             std::hint::spin_loop();
         }
         programs[side] =
-            Program::start_again(&mut programs[side], &told(["writer", "reader"][side]));
+            Program::start_again(&mut programs[side], &args(["writer", "reader"][side]));
         killed[side] += 1;
     }
-    fs::write(folder.path().join(ENOUGH), "").unwrap();
+    fs::write(folder.path().join(STOP_FILE), "").unwrap();
     for program in &mut programs {
         assert!(program.child.wait().unwrap().success());
     }
@@ -232,10 +232,10 @@ fn kill_both(durability: Durability) {
 
 impl Program {
     /// Kills the program, and starts it again.
-    fn start_again(before: &mut Self, told: &str) -> Self {
+    fn start_again(before: &mut Self, args: &str) -> Self {
         before.child.kill().unwrap();
         before.child.wait().unwrap();
-        Self::start(told)
+        Self::start(args)
     }
 }
 

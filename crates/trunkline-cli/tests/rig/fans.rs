@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trunkline::stream::{
-    Acquired, FanInOptions, FanInReader, FanOutOptions, FanOutWriter, Lacking, Options, Present,
-    RunEnd, StreamFault, Until, Writer,
+    Acquired, FanInOptions, FanInReader, FanOutOptions, FanOutWriter, Options, PeerStatus, RunEnd,
+    StreamFault, Undelivered, Until, Writer,
 };
 
 use crate::figures::{is_full, record, size};
@@ -58,7 +58,7 @@ impl Spread {
     }
 
     /// A connected reader, by the end of its URL.
-    fn reader(&self, name: &str) -> Option<Present> {
+    fn reader(&self, name: &str) -> Option<PeerStatus> {
         let mut readers = self.writer.readers().into_iter();
         readers.find(|reader| reader.member.url.ends_with(name))
     }
@@ -93,19 +93,19 @@ fn killed_reader_frees_its_place_and_does_not_affect_others() {
             let there = spread.reader(&name);
             there.is_none_or(|one| !one.is_connected).then_some(())
         });
-        let departed: Vec<Lacking> = until("the departure of the peer", || {
+        let departed: Vec<Undelivered> = until("the departure of the peer", || {
             spread.write();
             let departed = spread.writer.departed();
             (!departed.is_empty()).then_some(departed)
         });
-        let [lacking] = departed.as_slice() else {
+        let [undelivered] = departed.as_slice() else {
             panic!("{departed:?}");
         };
-        assert!(lacking.member.url.ends_with(&name), "{lacking:?}");
-        assert!(lacking.left.elements >= FEW as u64 && lacking.lost == 0);
-        let fault = lacking.fault.as_ref();
+        assert!(undelivered.member.url.ends_with(&name), "{undelivered:?}");
+        assert!(undelivered.left.elements >= FEW as u64 && undelivered.lost == 0);
+        let fault = undelivered.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
-        assert!(is_gone, "{lacking:?}");
+        assert!(is_gone, "{undelivered:?}");
         assert!(spread.reader(&name).is_none());
         let others = spread.writer.readers();
         assert!(others.len() == 2 && others.iter().all(|one| one.is_connected));
@@ -117,10 +117,10 @@ fn killed_reader_frees_its_place_and_does_not_affect_others() {
         });
     }
     let Spread { writer, next } = spread;
-    let lacking = writer.close(WAIT);
-    assert_eq!(lacking.len(), PEERS, "{lacking:?}");
-    for lacking in &lacking {
-        assert!(lacking.left.elements == 0 && lacking.fault.is_none());
+    let undelivered = writer.close(WAIT);
+    assert_eq!(undelivered.len(), PEERS, "{undelivered:?}");
+    for undelivered in &undelivered {
+        assert!(undelivered.left.elements == 0 && undelivered.fault.is_none());
     }
     for reader in stay {
         let (code, lines) = reader.end();

@@ -59,7 +59,7 @@ pub struct Reader {
     pub repaired: u64,
 }
 
-/// The writers' side of a consumer. An item has at most one mark, however often it changes.
+/// Work pending for one consumer: writers add it, the consumer drains it. An item has at most one mark.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
     drains: AtomicUsize,

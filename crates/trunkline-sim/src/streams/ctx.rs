@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use trunkline_stream::sim::{Driven, Process, SimClock};
+use trunkline_stream::sim::{Process, SimClock, SimEndpoint};
 use trunkline_stream::{JournalOptions, Options};
 use trunkline_types::Tick;
 
@@ -40,7 +40,7 @@ pub struct Shared {
     pub checker: RefCell<Checker>,
     pub phase: Cell<Phase>,
     /// The current ends, as a monitor sees them.
-    pub ends: RefCell<[Option<Arc<dyn Driven>>; 2]>,
+    pub ends: RefCell<[Option<Arc<dyn SimEndpoint>>; 2]>,
     /// Time at which the writing program ends its stream because of a connection problem.
     pub ends_at: Cell<Option<Tick>>,
     /// A program is idle until then.
@@ -153,14 +153,14 @@ impl Ctx {
 
     /// Returns the lineage of this process's end.
     pub fn own(&self) -> Lineage {
-        let (end, _) = self.process.seated();
+        let (end, _) = self.process.ends();
         end.map(|end| lineage(end.incarnation()))
             .unwrap_or_default()
     }
 
     /// Returns the lineage of the end that it is connected to.
     pub fn peer(&self) -> Option<Lineage> {
-        let (end, _) = self.process.seated();
+        let (end, _) = self.process.ends();
         end.and_then(|end| end.peer()).map(lineage)
     }
 

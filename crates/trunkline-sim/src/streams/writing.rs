@@ -214,7 +214,7 @@ impl<'a> Writing<'a> {
         let done = writer.write(&self.bytes, elements as usize, timeout).await;
         // Reading the properties through the writer also sends pending data, which a single element
         // must not need.
-        let (end, _) = ctx.process.seated();
+        let (end, _) = ctx.process.ends();
         let found = match end.filter(|_| self.probes) {
             Some(end) => end.properties(),
             None => writer.properties(),
@@ -264,7 +264,7 @@ impl<'a> Writing<'a> {
         if done.is_ok() && timeout != Some(Duration::ZERO) {
             let ends = ctx.shared.ends.borrow();
             let reader = ends[1].as_ref().filter(|reader| {
-                let (own, _) = ctx.process.seated();
+                let (own, _) = ctx.process.ends();
                 own.is_some_and(|own| {
                     reader.peer() == Some(own.incarnation())
                         && own.peer() == Some(reader.incarnation())
@@ -358,7 +358,7 @@ impl<'a> Writing<'a> {
             false => writer.abort().await,
         };
         let left = self.left(closed);
-        let (end, _) = ctx.process.seated();
+        let (end, _) = ctx.process.ends();
         let fault = end.and_then(|end| end.fault());
         ctx.say(|| format!("left {left:?}, {fault:?}"));
         if let Some(fault) = fault.filter(|_| self.has_journal()) {

@@ -16,7 +16,7 @@ use crate::handle::EndpointHandle;
 pub use self::reader::{ByteRegion, Region};
 pub(crate) use self::reader::{ReaderCore, Wanted};
 pub use self::writer::Closed;
-pub(crate) use self::writer::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED, WriterCore};
+pub(crate) use self::writer::{ABORTED, CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED, WriterCore};
 
 pub(crate) struct ConnectedEnd<S: EndpointRole + 'static> {
     pub(crate) link: EndpointHandle<S>,

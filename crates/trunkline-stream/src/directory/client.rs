@@ -37,7 +37,7 @@ pub enum ListError {
         code: FaultCode,
         sentence: String,
     },
-    #[error("{address} does not answer as a directory of streams: {cause}")]
+    #[error("{address} is not a directory of streams: {cause}")]
     NoDirectory {
         /// Host and port.
         address: String,

@@ -17,7 +17,7 @@ use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
 /// Maximum number of transports being handed over at the same time; each takes only a moment.
-const ON_THE_WAY_MAX: usize = 1024;
+const HANDOVERS_MAX: usize = 1024;
 
 /// Placeholder for a ticket that could not be generated.
 const NO_TICKET: Ticket = [0; 16];
@@ -41,13 +41,13 @@ struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
     /// Waiting lookups, each with its answer once there is one.
-    asked: BTreeMap<u64, (Bell, Option<Result<TicketGrant, Fault>>)>,
+    waiting_lookups: BTreeMap<u64, (Bell, Option<Result<TicketGrant, Fault>>)>,
     /// Transports being handed over to endpoints, by number.
-    on_the_way: BTreeMap<u64, OnTheWay>,
+    handovers: BTreeMap<u64, Handover>,
     last: u64,
 }
 
-struct OnTheWay {
+struct Handover {
     owner: u64,
     ticket: Ticket,
     bytes: Vec<u8>,
@@ -56,7 +56,7 @@ struct OnTheWay {
 struct Owner {
     program: String,
     pid: u32,
-    way: Way,
+    route: Route,
     status: StatusSource,
 }
 
@@ -70,7 +70,7 @@ enum StatusSource {
 /// Endpoints per page of a listing.
 const PAGE: usize = 64;
 
-enum Way {
+enum Route {
     /// The endpoint belongs to this process.
     Here(Arc<dyn Arrivals>),
     /// The endpoint is reached over the connection on which it registered.
@@ -132,7 +132,7 @@ impl DirectoryHost {
         let owner = Owner {
             program: program.to_owned(),
             pid: std::process::id(),
-            way: Way::Here(arrivals),
+            route: Route::Here(arrivals),
             status: StatusSource::OnRequest(Reporter::new(self.environment.now())),
         };
         self.register(number, url, incarnation, owner)?;
@@ -150,7 +150,7 @@ impl DirectoryHost {
         let owner = Owner {
             program: register.program.clone(),
             pid: register.pid,
-            way: Way::Session(notifier),
+            route: Route::Session(notifier),
             status: StatusSource::NotReported,
         };
         self.register(number, &url, register.incarnation, owner)
@@ -165,20 +165,20 @@ impl DirectoryHost {
     ) -> Result<(), Fault> {
         let mut state = self.lock();
         let now = self.environment.now();
-        let is_here = matches!(owner.way, Way::Here(_));
+        let is_here = matches!(owner.route, Route::Here(_));
         let url = url.within_host();
         let mut fault = None;
         let answers = state
             .directory
             .register(now, number, &url, incarnation, || self.ticket(&mut fault))?;
-        state.take_back(now, fault.as_ref());
+        state.revoke_placeholder(now, fault.as_ref());
         if is_here {
             state.directory.keep(number);
         }
         state.owners.insert(number, owner);
         let mut to_notify = Vec::new();
         for (asker, grant) in answers {
-            if let Some((notifier, answer)) = state.asked.get_mut(&asker) {
+            if let Some((notifier, answer)) = state.waiting_lookups.get_mut(&asker) {
                 *answer = Some(fault.clone().map_or(Ok(grant), Err));
                 to_notify.push(notifier.clone());
             }
@@ -200,19 +200,19 @@ impl DirectoryHost {
         let mut state = self.lock();
         let now = self.environment.now();
         let mut fault = None;
-        let asked = state
+        let answer = state
             .directory
             .lookup(now, number, &url, lookup.incarnation, || {
                 self.ticket(&mut fault)
             })?;
-        state.take_back(now, fault.as_ref());
+        state.revoke_placeholder(now, fault.as_ref());
         if let Some(fault) = fault {
             return Err(fault);
         }
-        match asked {
+        match answer {
             Answer::Found(grant) => Ok(Some(grant)),
             Answer::Waits => {
-                state.asked.insert(number, (notifier, None));
+                state.waiting_lookups.insert(number, (notifier, None));
                 Ok(None)
             }
         }
@@ -220,14 +220,14 @@ impl DirectoryHost {
 
     #[cfg(test)]
     pub(super) fn is_waited_for(&self) -> bool {
-        !self.lock().asked.is_empty()
+        !self.lock().waiting_lookups.is_empty()
     }
 
     /// Takes the answer to a lookup that had to wait.
     pub(super) fn answer(&self, number: u64) -> Option<Result<TicketGrant, Fault>> {
         let mut state = self.lock();
-        let answer = state.asked.get_mut(&number)?.1.take()?;
-        state.asked.remove(&number);
+        let answer = state.waiting_lookups.get_mut(&number)?.1.take()?;
+        state.waiting_lookups.remove(&number);
         Some(answer)
     }
 
@@ -241,21 +241,21 @@ impl DirectoryHost {
         let mut state = self.lock();
         let owner = state.directory.redeem(self.environment.now(), ticket, by)?;
         let number = state.next();
-        let on_the_way = OnTheWay {
+        let handover = Handover {
             owner,
             ticket: *ticket,
             bytes,
         };
         // The oldest entry belongs to a transport that was abandoned.
-        if state.on_the_way.len() >= ON_THE_WAY_MAX {
-            state.on_the_way.pop_first();
+        if state.handovers.len() >= HANDOVERS_MAX {
+            state.handovers.pop_first();
         }
-        state.on_the_way.insert(number, on_the_way);
+        state.handovers.insert(number, handover);
         Ok(number)
     }
 
     /// Stores the status that the owner of a name has reported.
-    pub(super) fn tell(&self, number: u64, status: EndpointStatus) {
+    pub(super) fn store_status(&self, number: u64, status: EndpointStatus) {
         if let Some(owner) = self.lock().owners.get_mut(&number) {
             owner.status = StatusSource::Reported(Box::new(status));
         }
@@ -276,7 +276,7 @@ impl DirectoryHost {
         let one = only.as_ref().and_then(|only| directory.owned_name(only));
         let others = (!is_one).then(|| directory.owned_names_after(after.as_ref()));
         let mut names = one.into_iter().chain(others.into_iter().flatten());
-        let (mut page, mut asked) = (EndpointsPage::default(), Vec::new());
+        let (mut page, mut incomplete) = (EndpointsPage::default(), Vec::new());
         for (url, number) in names.by_ref().take(PAGE) {
             let Some(owner) = owners.get(&number) else {
                 continue;
@@ -289,8 +289,8 @@ impl DirectoryHost {
             status.url = url.to_string();
             status.program.clone_from(&owner.program);
             status.pid = owner.pid;
-            if let Way::Here(arrivals) = &owner.way {
-                asked.push((page.endpoints.len(), number, arrivals.clone()));
+            if let Route::Here(arrivals) = &owner.route {
+                incomplete.push((page.endpoints.len(), number, arrivals.clone()));
             }
             page.endpoints.push(status);
         }
@@ -298,16 +298,16 @@ impl DirectoryHost {
         drop(names);
         drop(state);
         // No endpoint's lock may be taken under this one.
-        for (at, number, arrivals) in asked {
+        for (at, number, arrivals) in incomplete {
             if let Some(found) = arrivals.properties() {
-                self.ask(number, &found, &mut page.endpoints[at]);
+                self.complete_status(number, &found, &mut page.endpoints[at]);
             }
         }
         page
     }
 
     /// Completes the status of an endpoint of this process.
-    fn ask(&self, number: u64, found: &Properties, status: &mut EndpointStatus) {
+    fn complete_status(&self, number: u64, found: &Properties, status: &mut EndpointStatus) {
         let mut state = self.lock();
         let source = state.owners.get_mut(&number).map(|owner| &mut owner.status);
         if let Some(StatusSource::OnRequest(reporter)) = source {
@@ -332,22 +332,22 @@ impl DirectoryHost {
     /// returned. For [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
     pub fn hand_over(&self, number: u64, socket: OwnedFd) {
         let mut state = self.lock();
-        let Some(OnTheWay {
+        let Some(Handover {
             owner,
             ticket,
             bytes,
-        }) = state.on_the_way.remove(&number)
+        }) = state.handovers.remove(&number)
         else {
             return;
         };
         // If the owner is gone, the socket is closed, and the peer tries again.
-        match state.owners.get(&owner).map(|owner| &owner.way) {
-            Some(Way::Here(arrivals)) => {
+        match state.owners.get(&owner).map(|owner| &owner.route) {
+            Some(Route::Here(arrivals)) => {
                 let arrivals = arrivals.clone();
                 drop(state);
                 arrivals.arrive(socket, &bytes);
             }
-            Some(Way::Session(notifier)) => {
+            Some(Route::Session(notifier)) => {
                 let mut frame = Vec::new();
                 let bytes = bytes.as_slice();
                 Arrived { ticket, bytes }.encode(&mut frame);
@@ -360,14 +360,15 @@ impl DirectoryHost {
     #[cfg(feature = "sim")]
     pub(crate) fn hand_over_simulated(&self, number: u64, transport: u64) {
         let mut state = self.lock();
-        let on_the_way = state.on_the_way.remove(&number);
-        let owner = on_the_way
+        let handover = state.handovers.remove(&number);
+        let owner = handover
             .as_ref()
-            .and_then(|way| state.owners.get(&way.owner));
-        if let (Some(way), Some(Way::Here(arrivals))) = (&on_the_way, owner.map(|o| &o.way)) {
+            .and_then(|handover| state.owners.get(&handover.owner));
+        if let (Some(handover), Some(Route::Here(arrivals))) = (&handover, owner.map(|o| &o.route))
+        {
             let arrivals = arrivals.clone();
             drop(state);
-            arrivals.arrive_simulated(transport, &way.bytes);
+            arrivals.arrive_simulated(transport, &handover.bytes);
         }
     }
 
@@ -384,7 +385,7 @@ impl DirectoryHost {
         let mut state = self.lock();
         state.directory.forget(number);
         state.owners.remove(&number);
-        state.asked.remove(&number);
+        state.waiting_lookups.remove(&number);
     }
 
     /// Generates a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
@@ -407,7 +408,7 @@ impl DirectoryHost {
 
 impl State {
     /// If there was a `fault`, revokes the placeholder ticket before anyone can present it.
-    fn take_back(&mut self, now: Tick, fault: Option<&Fault>) {
+    fn revoke_placeholder(&mut self, now: Tick, fault: Option<&Fault>) {
         if fault.is_some() {
             // Redeeming a ticket uses it up.
             let _ = self

@@ -11,7 +11,7 @@ use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::listener::{Listener, own_address};
-use super::registry::{self, Name, Registry};
+use super::registry::{self, NameState, Registry};
 use super::{Arrivals, DirectoryHost};
 use crate::error::StreamError;
 use crate::options::Options;
@@ -94,21 +94,21 @@ pub(crate) async fn register(
     let place = socket.to_string();
     let registry = registry::start(socket, register, arrivals)?;
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
-    let name = waits.wait(&registry, until, |end, now| match end.name() {
-        Name::Asking => None,
+    let state = waits.wait(&registry, until, |end, now| match end.name_state() {
+        NameState::Requested => None,
         // The registry retries on its own.
-        Name::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
-        name => Some(name.clone()),
+        NameState::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
+        state => Some(state.clone()),
     });
-    let name = name.await;
-    let name = name.or_else(|| registry.with(|end, _, _| Some(end.name().clone())));
+    let state = state.await;
+    let state = state.or_else(|| registry.with(|end, _, _| Some(end.name_state().clone())));
     let registration = Registration::Engine(registry);
-    match name {
-        Some(Name::Ours) => Ok(Some(registration)),
-        Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
+    match state {
+        Some(NameState::Registered) => Ok(Some(registration)),
+        Some(NameState::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
         // Nobody looks up an end that dials, so it needs no registered name.
         _ if options.peer.is_some() => Ok(Some(registration)),
-        Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory {
+        Some(NameState::Unreachable(cause)) => Err(StreamError::NoDirectory {
             socket: place,
             url: Box::new(url.clone()),
             cause,

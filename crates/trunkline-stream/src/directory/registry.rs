@@ -24,11 +24,11 @@ pub(crate) type Registry = Link<RegistryEnd>;
 type Current = Arc<Mutex<Descriptors>>;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Name {
-    Asking,
-    Ours,
+pub(crate) enum NameState {
+    Requested,
+    Registered,
     Refused(FaultCode, String),
-    Nobody(Disconnect),
+    Unreachable(Disconnect),
 }
 
 /// The client end of the connection to the directory.
@@ -36,7 +36,7 @@ pub(crate) struct RegistryEnd {
     register: Register,
     arrivals: Arc<dyn Arrivals>,
     descriptors: Current,
-    name: Name,
+    name_state: NameState,
     frames: FrameBuffer,
     out: Vec<u8>,
     liveness: Option<Liveness>,
@@ -63,7 +63,7 @@ pub(crate) fn start(
         register,
         arrivals,
         descriptors,
-        name: Name::Asking,
+        name_state: NameState::Requested,
         frames: FrameBuffer::new(FrameLimits::default()),
         out: Vec::new(),
         liveness: None,
@@ -82,8 +82,8 @@ pub(crate) fn start(
 }
 
 impl RegistryEnd {
-    pub(crate) fn name(&self) -> &Name {
-        &self.name
+    pub(crate) fn name_state(&self) -> &NameState {
+        &self.name_state
     }
 
     fn report(&mut self, now: Tick) {
@@ -96,14 +96,14 @@ impl RegistryEnd {
         while let Some(frame) = self.frames.next_frame(now, bytes)? {
             match frame.kind() {
                 Some(FrameKind::StreamRegistered) => {
-                    self.name = Name::Ours;
+                    self.name_state = NameState::Registered;
                     self.backoff.reset();
                     self.report(now);
                 }
                 Some(FrameKind::StreamRefused) => {
                     let refused = Refused::decode(&frame)?;
                     self.closing = Some(Disconnect::from_refused(&refused, VersionRange::OURS));
-                    self.name = Name::Refused(refused.code, refused.sentence);
+                    self.name_state = NameState::Refused(refused.code, refused.sentence);
                 }
                 Some(FrameKind::StreamArrived) => {
                     let arrived = Arrived::decode(&frame)?;
@@ -162,7 +162,7 @@ impl Endpoint for RegistryEnd {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
                 encode_keepalive(&liveness.keepalive(now, 0, 0), &mut self.out);
-                if matches!(self.name, Name::Ours) {
+                if matches!(self.name_state, NameState::Registered) {
                     self.report(now);
                 }
             }
@@ -175,8 +175,8 @@ impl Endpoint for RegistryEnd {
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         self.liveness = None;
         let retry_after = cause.retry_after();
-        if !matches!(self.name, Name::Refused(..)) {
-            self.name = Name::Nobody(cause);
+        if !matches!(self.name_state, NameState::Refused(..)) {
+            self.name_state = NameState::Unreachable(cause);
         }
         let jitter = fastrand::u64(..);
         let wait = self.backoff.next(jitter, retry_after);

@@ -52,10 +52,10 @@ pub struct DirectorySession {
     sent: usize,
     liveness: Liveness,
     /// Deadline for the first request.
-    asks_by: Tick,
+    request_deadline: Tick,
     role: Role,
     /// Endpoints can register names over this connection.
-    gives_names: bool,
+    can_register: bool,
     closing: Option<Disconnect>,
     /// The number under which to hand the transport over to an endpoint, once this is due.
     handover: Option<u64>,
@@ -72,10 +72,10 @@ enum Role {
 
 impl DirectorySession {
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
-        Self::told_by(host, Bell::Net(notifier), now)
+        Self::with_bell(host, Bell::Net(notifier), now)
     }
 
-    pub(crate) fn told_by(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
+    pub(crate) fn with_bell(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
         Self {
             number: host.number(),
             host,
@@ -86,9 +86,9 @@ impl DirectorySession {
             output: Vec::new(),
             sent: 0,
             liveness: Liveness::with_defaults(now),
-            asks_by: now.saturating_add(HELLO_DEADLINE),
+            request_deadline: now.saturating_add(HELLO_DEADLINE),
             role: Role::New,
-            gives_names: true,
+            can_register: true,
             closing: None,
             handover: None,
         }
@@ -98,7 +98,7 @@ impl DirectorySession {
     /// arriving peers could not be handed to the owner, or because the owner must not have a name.
     pub fn without_names(self) -> Self {
         Self {
-            gives_names: false,
+            can_register: false,
             ..self
         }
     }
@@ -121,9 +121,9 @@ impl DirectorySession {
     /// `input` begins with the frame of this step.
     fn handle_step(&mut self, step: Step, input: &[u8]) {
         match step {
-            Step::Register(_) if !self.gives_names => {
-                let sentence = "endpoints get no names here: ask the engine of their machine, over \
-                                its Unix socket";
+            Step::Register(_) if !self.can_register => {
+                let sentence = "names cannot be registered here; register with the engine of the \
+                                endpoint's machine, over its Unix socket";
                 self.refuse(Fault::new(FaultCode::Denied, sentence));
             }
             Step::Register(register) if self.role == Role::New => {
@@ -145,11 +145,11 @@ impl DirectorySession {
             }
             Step::Lookup(lookup) if self.role == Role::New => {
                 self.role = Role::Asker;
-                let asked = check_versions(lookup.versions).and_then(|()| {
+                let found = check_versions(lookup.versions).and_then(|()| {
                     let notifier = self.notifier.clone();
                     self.host.look_up(self.number, &lookup, notifier)
                 });
-                match asked {
+                match found {
                     Ok(Some(grant)) => self.grant(&grant),
                     Ok(None) => {}
                     Err(fault) => self.refuse(fault),
@@ -157,7 +157,7 @@ impl DirectorySession {
             }
             Step::Hello(hello) if self.role != Role::Owner => {
                 let ticket = hello.ticket.ok_or_else(|| {
-                    let sentence = "an endpoint is asked for before it is greeted";
+                    let sentence = "a peer must look up an endpoint before it sends S_HELLO";
                     Fault::new(FaultCode::BadTicket, sentence)
                 });
                 let incarnation = hello.end.incarnation;
@@ -176,11 +176,12 @@ impl DirectorySession {
                 }
             }
             Step::Status(status) if self.role == Role::Owner => {
-                self.host.tell(self.number, *status);
+                self.host.store_status(self.number, *status);
             }
             Step::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
-                    let sentence = "the name was given up while nothing was heard of its owner";
+                    let sentence =
+                        "the name was released because its owner was silent for too long";
                     self.refuse(Fault::new(FaultCode::UnknownEndpoint, sentence));
                 }
             }
@@ -191,7 +192,7 @@ impl DirectorySession {
             | Step::List(_)
             | Step::Status(_) => {
                 self.closing = Some(Disconnect::Malformed {
-                    sentence: "a connection to the directory is for one endpoint".to_owned(),
+                    sentence: "a connection to the directory serves only one endpoint".to_owned(),
                 });
             }
         }
@@ -224,7 +225,7 @@ impl DirectorySession {
         // A status stays on the machine, and carries no seal.
         let is_status = frame.kind() == Some(FrameKind::StreamStatus);
         if !is_status && !is_frame_intact(frame) {
-            let sentence = "what an endpoint has said was altered on the way".to_owned();
+            let sentence = "a frame from an endpoint was altered in transit".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
         Ok(match frame.kind() {
@@ -377,16 +378,20 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
-        let asks_by = Some(self.asks_by).filter(|_| self.role == Role::New);
+        let request_deadline = Some(self.request_deadline).filter(|_| self.role == Role::New);
         let incomplete = self.frame_due();
-        [Some(self.liveness.poll_timeout()), asks_by, incomplete]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            Some(self.liveness.poll_timeout()),
+            request_deadline,
+            incomplete,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
-        if self.role == Role::New && now >= self.asks_by {
+        if self.role == Role::New && now >= self.request_deadline {
             self.closing.get_or_insert(Disconnect::Slow {
                 what: "hello",
                 deadline: HELLO_DEADLINE,

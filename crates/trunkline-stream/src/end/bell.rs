@@ -29,8 +29,8 @@ pub(crate) struct Bell {
 impl Bell {
     /// Creates a bell and its link. The link belongs to the program; dropping it ends all waits.
     pub(crate) fn start() -> Result<(Arc<Bells>, Arc<Self>), StartError> {
-        let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
-        let link = Link::start(nobody, BellEnd, LinkOptions::default())?;
+        let no_dialler = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
+        let link = Link::start(no_dialler, BellEnd, LinkOptions::default())?;
         let bell = Self {
             waiting: AtomicUsize::new(0),
             rung: AtomicU64::new(0),

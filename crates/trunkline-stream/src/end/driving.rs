@@ -3,8 +3,8 @@
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-use super::asking::{Asking, Heard};
-use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, Rest, StreamEndpoint};
+use super::peer_lookup::{LookupAnswer, PeerLookup};
+use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, StopPolling, StreamEndpoint};
 
 impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
@@ -12,25 +12,25 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         self.dials = true;
         self.forget_output();
         // An end without a target only accepts connections.
-        self.asking = self
+        self.lookup = self
             .target
             .as_ref()
-            .map(|target| Asking::begin(target, now));
+            .map(|target| PeerLookup::begin(target, now));
     }
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
         let mut rest = bytes;
-        if let Some(asking) = &mut self.asking {
-            match asking.handle_input(now, &mut rest) {
-                Heard::Nothing => return,
-                Heard::Ticket(ticket) => {
-                    self.asking = None;
+        if let Some(lookup) = &mut self.lookup {
+            match lookup.handle_input(now, &mut rest) {
+                LookupAnswer::Nothing => return,
+                LookupAnswer::Ticket(ticket) => {
+                    self.lookup = None;
                     self.poll_ring();
                     self.offer_sharing();
                     let transport = self.transport;
                     self.link.handle_dialled(now, transport, Some(ticket));
                 }
-                Heard::Refused(refused) => {
+                LookupAnswer::Refused(refused) => {
                     self.link.handle_lookup_refused(now, &refused);
                     self.note_over();
                     return;
@@ -43,8 +43,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
-        if let Some(asking) = &mut self.asking {
-            asking.poll_output(out);
+        if let Some(lookup) = &mut self.lookup {
+            lookup.poll_output(out);
             return false;
         }
         if std::mem::take(&mut self.is_sending) {
@@ -55,15 +55,16 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         let before = out.len();
         loop {
             let is_due = self.gather_until.is_none_or(|until| until <= now);
-            if is_due || self.inner.unseen(&self.link) >= GATHER_BYTES {
+            if is_due || self.inner.unpolled_bytes(&self.link) >= GATHER_BYTES {
                 self.poll_ring();
             }
             let place = self.link.poll_output(now, &self.inner, out);
             self.inner.begin_sending(&self.link, place);
-            self.inner.settle(&mut self.link);
+            self.inner.apply_progress(&mut self.link);
             if place.is_some() {
                 self.handed_at = now;
-                self.gather_until = (!self.is_told).then(|| now.saturating_add(GATHER));
+                self.gather_until =
+                    (!self.program_announces_writes).then(|| now.saturating_add(GATHER));
             }
             self.region = place.map(|place| (place, 0));
             self.is_sending = out.len() > before;
@@ -74,23 +75,24 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                 return false;
             }
             let is_active = now < self.handed_at.saturating_add(ACTIVE);
-            let rest = match is_active {
-                true if self.is_told => Rest::Yes,
-                true => Rest::Requested,
-                false => self.inner.rest(&self.link),
+            let stop = match is_active {
+                true if self.program_announces_writes => StopPolling::Yes,
+                true => StopPolling::Requested,
+                false => self.inner.stop_polling(&self.link),
             };
-            self.gather_until = (rest == Rest::Requested).then(|| now.saturating_add(GATHER));
-            if rest != Rest::Found {
+            self.gather_until =
+                (stop == StopPolling::Requested).then(|| now.saturating_add(GATHER));
+            if stop != StopPolling::Found {
                 return false;
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
-        if let Some(asking) = &self.asking {
+        if let Some(lookup) = &self.lookup {
             // The wait for a peer that was connected before continues during the lookup.
-            let asking = Some(asking.poll_timeout());
-            return asking.into_iter().chain(self.link.poll_timeout()).min();
+            let lookup = Some(lookup.poll_timeout());
+            return lookup.into_iter().chain(self.link.poll_timeout()).min();
         }
         // While the transport accepts nothing, timers that would produce more output are suspended.
         let (link, gather) = match self.is_sending {
@@ -102,8 +104,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
-        if let Some(asking) = &mut self.asking {
-            asking.handle_timeout(now);
+        if let Some(lookup) = &mut self.lookup {
+            lookup.handle_timeout(now);
         }
         self.link.handle_timeout(now);
         self.note_over();
@@ -112,8 +114,8 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         self.forget_output();
-        match self.asking.take() {
-            Some(asking) if !asking.is_refused() => self.link.handle_dial_failed(now, cause),
+        match self.lookup.take() {
+            Some(lookup) if !lookup.is_refused() => self.link.handle_dial_failed(now, cause),
             Some(_) => {}
             None if self.link.connection().is_none() => {
                 self.link.handle_dial_failed(now, cause);
@@ -124,11 +126,11 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
-        match &self.asking {
+        match &self.lookup {
             // The stream is over; a peer found now would be too late.
-            Some(asking) => {
+            Some(lookup) => {
                 let is_late = self.link.is_over().then_some(Disconnect::Local);
-                asking.wants_close().or(is_late)
+                lookup.wants_close().or(is_late)
             }
             None => self.link.wants_close().cloned(),
         }
@@ -164,7 +166,7 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
 
     fn space(&mut self) -> &mut [u8] {
         match S::wanted(&self.link) {
-            Some(place) if self.asking.is_none() => self.inner.space(place),
+            Some(place) if self.lookup.is_none() => self.inner.space(place),
             _ => &mut [],
         }
     }
@@ -172,7 +174,7 @@ impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
     fn handle_received(&mut self, now: Tick, count: usize) {
         if let Some(place) = S::wanted(&self.link) {
             self.handle_payload(now, place, count);
-            self.inner.settle(&mut self.link);
+            self.inner.apply_progress(&mut self.link);
         }
     }
 }

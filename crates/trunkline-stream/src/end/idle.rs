@@ -16,7 +16,7 @@ use trunkline_types::Tick;
 pub(crate) type Writing = Arc<Mutex<()>>;
 
 /// Interval of the idle check. Memory is released at most two intervals after the last change.
-pub(crate) const LOOK: Duration = Duration::from_secs(5);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The memory of an end's ring, and its state at the last check.
 pub(crate) struct Idle {
@@ -24,7 +24,7 @@ pub(crate) struct Idle {
     writing: Writing,
     /// Positions written and read at the last check.
     seen: (u64, u64),
-    is_given_back: bool,
+    is_released: bool,
 }
 
 impl Idle {
@@ -34,7 +34,7 @@ impl Idle {
             writing: Arc::default(),
             seen: (0, 0),
             // No memory has been touched yet.
-            is_given_back: true,
+            is_released: true,
         }
     }
 
@@ -45,7 +45,7 @@ impl Idle {
 
     pub(super) fn move_to(&mut self, memory: &Arc<StreamMemory>) {
         self.memory = memory.clone();
-        self.is_given_back = false;
+        self.is_released = false;
     }
 
     /// Releases the free part of the ring if its positions have not changed since the last call.
@@ -68,20 +68,20 @@ impl Idle {
         };
         if (written, read) != self.seen {
             self.seen = (written, read);
-            self.is_given_back = false;
-        } else if !self.is_given_back {
+            self.is_released = false;
+        } else if !self.is_released {
             let memory = shared.unwrap_or(&self.memory);
             let used = written.saturating_sub(read);
             let free = (memory.shape().bytes_max() as u64).saturating_sub(used);
             memory.give_back(written, free);
-            self.is_given_back = true;
+            self.is_released = true;
         }
         drop(held);
     }
 }
 
-pub(super) fn next(now: Tick) -> Tick {
-    now.saturating_add(LOOK)
+pub(super) fn next_check(now: Tick) -> Tick {
+    now.saturating_add(CHECK_INTERVAL)
 }
 
 #[cfg(test)]
@@ -130,16 +130,16 @@ mod tests {
                 assert!(bytes.iter().all(of_round), "round {round}");
             }
         });
-        let mut given = 0_u64;
+        let mut releases = 0_u64;
         while !reads.is_finished() {
             idle.check(None, || {
                 let (written, read) = observer.positions().ok()?;
                 Some((written.position, read.position))
             });
-            given += u64::from(idle.is_given_back);
+            releases += u64::from(idle.is_released);
         }
         reads.join().unwrap();
         assert!(writes.join().unwrap() > 0);
-        assert!(given > 10, "it was given back {given} times");
+        assert!(releases > 10, "it was released {releases} times");
     }
 }

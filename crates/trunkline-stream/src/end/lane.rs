@@ -21,7 +21,7 @@ use trunkline_proto::stream::{ElementForm, Left, Place, RingBytes, Writer, Write
 use trunkline_ring::{Corrupt, ElementCursor, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{Bell, EndpointRole, Rest};
+use super::{Bell, EndpointRole, StopPolling};
 
 pub(crate) struct LaneEnd {
     /// `None` once the reader has left.
@@ -36,12 +36,12 @@ pub(crate) struct LaneEnd {
     /// Number of elements that had been written when no more could be sent.
     late: u64,
     sending: Option<Sending>,
-    is_resting: bool,
+    awaits_announcement: bool,
     /// Set when the stream is over.
     left: Option<Left>,
     bell: Arc<Bell>,
     /// The state when the bell was last rung.
-    told: ([u64; 3], u64, u64, bool),
+    last_reported: ([u64; 3], u64, u64, bool),
     /// Always `None`: several readers read the ring.
     shared: Option<SharedRing>,
 }
@@ -78,17 +78,17 @@ impl LaneEnd {
             quota,
             late: 0,
             sending: None,
-            is_resting: false,
+            awaits_announcement: false,
             left: None,
             bell,
-            told: ([0; 3], 0, 0, false),
+            last_reported: ([0; 3], 0, 0, false),
             shared: None,
         }
     }
 
     /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
-        self.is_resting = false;
+        self.awaits_announcement = false;
     }
 
     pub(crate) fn keep_from(&mut self, link: &mut WriterLink, from: KeepFrom) {
@@ -113,13 +113,13 @@ impl LaneEnd {
         }
         // Elements that vary in size are freed later than they are acknowledged.
         let places = Until::ASKED.map(|until| link.position(until));
-        let told = (
+        let report = (
             places,
             link.position(Until::Sent),
             position,
             link.is_closed(),
         );
-        if std::mem::replace(&mut self.told, told) != told {
+        if std::mem::replace(&mut self.last_reported, report) != report {
             self.bell.ring();
         }
     }
@@ -230,7 +230,7 @@ impl EndpointRole for LaneEnd {
         Ok(())
     }
 
-    fn settle(&mut self, link: &mut WriterLink) {
+    fn apply_progress(&mut self, link: &mut WriterLink) {
         self.follow(link);
     }
 
@@ -248,7 +248,7 @@ impl EndpointRole for LaneEnd {
 
     fn take_over(&mut self, _: &Arc<StreamMemory>, _: RingStart, _: RingStart) {}
 
-    fn unseen(&mut self, link: &WriterLink) -> u64 {
+    fn unpolled_bytes(&mut self, link: &WriterLink) -> u64 {
         let known = link.written().saturating_add(self.ahead);
         let written = self.cursor.as_mut().and_then(|c| c.written().ok());
         written.unwrap_or(0).saturating_sub(known)
@@ -292,24 +292,24 @@ impl EndpointRole for LaneEnd {
     }
 
     /// All lanes share the ring.
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         false
     }
 
-    fn give_back(&mut self, _: &WriterLink) {}
+    fn release_idle_memory(&mut self, _: &WriterLink) {}
 
-    fn rest(&mut self, link: &WriterLink) -> Rest {
-        if std::mem::replace(&mut self.is_resting, true) {
-            return Rest::Yes;
+    fn stop_polling(&mut self, link: &WriterLink) -> StopPolling {
+        if std::mem::replace(&mut self.awaits_announcement, true) {
+            return StopPolling::Yes;
         }
         let known = link.written().saturating_add(self.ahead);
         let waits = self.cursor.as_mut().map(|cursor| cursor.wait_behind(known));
         match waits {
             Some(Ok(false)) => {
-                self.is_resting = false;
-                Rest::Found
+                self.awaits_announcement = false;
+                StopPolling::Found
             }
-            _ => Rest::Requested,
+            _ => StopPolling::Requested,
         }
     }
 }

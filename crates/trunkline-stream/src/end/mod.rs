@@ -12,7 +12,6 @@
 //! The program's end of the ring is kept elsewhere, because it is used without the link's lock. The
 //! endpoint finds pending work by polling the ring, so the program only has to signal when to poll.
 
-mod asking;
 mod bell;
 mod driving;
 mod idle;
@@ -20,6 +19,7 @@ mod idle;
 mod journal_tests;
 mod lane;
 mod one_ring;
+mod peer_lookup;
 mod reader;
 mod reader_store;
 mod role;
@@ -43,17 +43,17 @@ use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRan
 use trunkline_ring::RingStart;
 use trunkline_types::Tick;
 
-pub(crate) use asking::Target;
 pub(crate) use bell::{Bell, Bells};
 pub(crate) use idle::{Idle, Writing};
 pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
+pub(crate) use peer_lookup::Target;
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
-pub(crate) use role::{EndpointRole, Rest};
+pub(crate) use role::{EndpointRole, StopPolling};
 pub(crate) use writer::WriterEnd;
 pub(crate) use writer_store::WriterStore;
 
-use asking::Asking;
+use peer_lookup::PeerLookup;
 
 /// Longest time that bytes wait for more data to fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);
@@ -90,7 +90,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     transport: u64,
     /// The peer to look up, for an end that dials.
     target: Option<Target>,
-    asking: Option<Asking>,
+    lookup: Option<PeerLookup>,
     /// The end may dial: it must not be reachable before its name is registered.
     may_dial: bool,
     /// Why an endpoint that connected before there was a peer is not a match.
@@ -104,7 +104,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// Time at which bytes of the ring were last handed out.
     handed_at: Tick,
     /// The end does not poll the ring at all: the program announces every write.
-    is_told: bool,
+    program_announces_writes: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
     /// Receives the file of a shared ring, for an end that dials.
@@ -114,7 +114,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
     /// The memory of the end's own ring, until the start of the stream is known.
-    unbegun: Option<Arc<StreamMemory>>,
+    initial_memory: Option<Arc<StreamMemory>>,
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
     over: Arc<OnceLock<()>>,
@@ -129,7 +129,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         descriptors: Option<Descriptors>,
     ) -> Self {
         Self {
-            unbegun: memory,
+            initial_memory: memory,
             start: RingStart::default(),
             descriptors,
             dials: false,
@@ -138,14 +138,14 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             inner,
             transport: 0,
             target,
-            asking: None,
+            lookup: None,
             may_dial: false,
             mismatch: None,
             region: None,
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
-            is_told: false,
+            program_announces_writes: false,
             idle_at: None,
             over: Arc::default(),
         }
@@ -213,12 +213,12 @@ impl<S: EndpointRole> StreamEndpoint<S> {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
                 // A pending lookup by this end used the transport that is being replaced.
-                self.asking = None;
+                self.lookup = None;
                 self.forget_output();
                 self.begin();
                 let (shared, file) = fresh.unzip();
                 self.begin_sharing(shared);
-                self.inner.settle(&mut self.link);
+                self.inner.apply_progress(&mut self.link);
                 // Only the answer: nothing else is due yet.
                 let first = file.map(|file| {
                     let mut answer = Vec::new();
@@ -254,7 +254,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         if !self.link.is_connected() {
             return;
         }
-        let Some(memory) = self.unbegun.take() else {
+        let Some(memory) = self.initial_memory.take() else {
             return;
         };
         self.start = S::start(&self.link);
@@ -295,19 +295,19 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             self.handle_payload(now, place, count);
         }
         self.follow_sharing();
-        self.inner.settle(&mut self.link);
+        self.inner.apply_progress(&mut self.link);
         self.note_over();
     }
 
     /// Releases memory after a period without traffic.
     fn check_idle(&mut self, now: Tick) {
-        if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
+        if !self.inner.releases_idle_memory() || self.idle_at.is_some_and(|at| now < at) {
             return;
         }
         if self.idle_at.is_some() {
-            self.inner.give_back(&self.link);
+            self.inner.release_idle_memory(&self.link);
         }
-        self.idle_at = Some(idle::next(now));
+        self.idle_at = Some(idle::next_check(now));
     }
 
     fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {

@@ -10,7 +10,7 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, EndpointRole, Idle, ReaderStore, Rest, StreamEndpoint};
+use super::{Bell, EndpointRole, Idle, ReaderStore, StopPolling, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 use crate::sync::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct ReaderEnd {
     pub(crate) idle: Option<Idle>,
     /// Number of elements before the next gap, if the writer drops elements; `u64::MAX` if no gap
     /// is known.
-    pub(crate) lost_at: Arc<AtomicU64>,
+    pub(crate) gap_at: Arc<AtomicU64>,
     /// Set once no more data will arrive; the program reads it without the lock.
     pub(crate) has_end: Arc<OnceLock<()>>,
     /// Wakes a program that reads from several lanes.
@@ -41,7 +41,7 @@ impl ReaderEnd {
             store: None,
             unfinished: None,
             idle: None,
-            lost_at: Arc::new(AtomicU64::new(u64::MAX)),
+            gap_at: Arc::new(AtomicU64::new(u64::MAX)),
             has_end: Arc::default(),
             bell: None,
         }
@@ -49,9 +49,9 @@ impl ReaderEnd {
 
     /// Publishes the position of the next gap; must run before elements after the gap are
     /// committed.
-    pub(crate) fn note_lost(&self, link: &ReaderLink) {
+    pub(crate) fn note_gap(&self, link: &ReaderLink) {
         let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
-        self.lost_at.store(at, Ordering::Release);
+        self.gap_at.store(at, Ordering::Release);
     }
 
     fn ring_bell(&self) {
@@ -92,7 +92,7 @@ impl EndpointRole for ReaderEnd {
         Ok(())
     }
 
-    fn settle(&mut self, link: &mut ReaderLink) {
+    fn apply_progress(&mut self, link: &mut ReaderLink) {
         if self.shared.is_some() {
             return;
         }
@@ -102,7 +102,7 @@ impl EndpointRole for ReaderEnd {
             return;
         }
         if link.lost() > 0 {
-            self.note_lost(link);
+            self.note_gap(link);
         }
         let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
         let ends = is_end && self.has_end.get().is_none();
@@ -181,19 +181,19 @@ impl EndpointRole for ReaderEnd {
         link.handle_payload(now, transport, bytes);
     }
 
-    fn unseen(&mut self, _: &ReaderLink) -> u64 {
+    fn unpolled_bytes(&mut self, _: &ReaderLink) -> u64 {
         u64::MAX
     }
 
-    fn rest(&mut self, _: &ReaderLink) -> Rest {
-        Rest::Yes
+    fn stop_polling(&mut self, _: &ReaderLink) -> StopPolling {
+        StopPolling::Yes
     }
 
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         self.idle.is_some()
     }
 
-    fn give_back(&mut self, link: &ReaderLink) {
+    fn release_idle_memory(&mut self, link: &ReaderLink) {
         let Some(idle) = &mut self.idle else { return };
         let ring = &mut self.ring;
         // The writing program releases a shared ring. Bytes of a payload that is still arriving do
@@ -234,7 +234,7 @@ impl StreamEndpoint<ReaderEnd> {
     /// The reason why the latest data cannot be read, after another attempt to store it.
     pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
         self.inner.store.as_ref()?.error.as_ref()?;
-        self.inner.settle(&mut self.link);
+        self.inner.apply_progress(&mut self.link);
         self.inner.store.as_ref()?.error.clone()
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct ReaderStore {
     /// The known identity of the other end.
     peer: Option<Pair>,
     /// Position up to which bytes of the stream are, or were, in the ring.
-    filled: u64,
+    received_until: u64,
     has_gap: bool,
     /// The reason why the latest data is not in the journal.
     pub(super) error: Option<JournalError>,
@@ -25,7 +25,7 @@ pub(crate) struct ReaderStore {
 impl ReaderStore {
     pub(crate) fn new(journal: ReaderJournal, peer: Option<Pair>, sync: SyncSender<()>) -> Self {
         Self {
-            filled: journal.arrived(),
+            received_until: journal.arrived(),
             has_gap: false,
             journal,
             peer,
@@ -36,8 +36,8 @@ impl ReaderStore {
 
     /// Called when bytes of the stream arrive in the ring.
     pub(super) fn handle_payload(&mut self, position: u64, count: u64) {
-        self.has_gap |= position > self.filled;
-        self.filled = self.filled.max(position.saturating_add(count));
+        self.has_gap |= position > self.received_until;
+        self.received_until = self.received_until.max(position.saturating_add(count));
     }
 
     /// Updates the link with the positions of the program and of the disk.
@@ -89,7 +89,7 @@ impl ReaderStore {
         let begin = self.journal.arrived();
         if ready > begin {
             let len = usize::try_from(ready - begin).unwrap_or(0);
-            if self.has_gap || ready > self.filled {
+            if self.has_gap || ready > self.received_until {
                 // The writer is in the middle of a stream that another reader received.
                 link.lose(ready - begin);
                 return Ok(());

@@ -32,7 +32,7 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart);
 
     /// Applies the link's progress to the ring.
-    fn settle(&mut self, link: &mut Link<Self::Half>);
+    fn apply_progress(&mut self, link: &mut Link<Self::Half>);
 
     /// The place in the ring where received bytes belong.
     fn wanted(link: &Link<Self::Half>) -> Option<Place> {
@@ -60,7 +60,7 @@ pub(crate) trait EndpointRole: RingBytes + Send {
 
     /// Bytes written by the program that the link does not know of; `u64::MAX` if the link must be
     /// updated at every opportunity.
-    fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
+    fn unpolled_bytes(&mut self, link: &Link<Self::Half>) -> u64;
 
     /// Called when the link will send this place next, or has nothing to send at present.
     fn begin_sending(&mut self, link: &Link<Self::Half>, place: Option<Place>) {
@@ -81,21 +81,21 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     }
 
     /// Stops polling the ring, and asks the program to announce its next write.
-    fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
+    fn stop_polling(&mut self, link: &Link<Self::Half>) -> StopPolling;
 
     /// Returns true if unused memory of the ring can be released.
-    fn gives_back(&self) -> bool;
+    fn releases_idle_memory(&self) -> bool;
 
     /// Releases unused memory if nothing has moved since the last call.
-    fn give_back(&mut self, link: &Link<Self::Half>);
+    fn release_idle_memory(&mut self, link: &Link<Self::Half>);
 }
 
-/// The result of [`EndpointRole::rest`].
+/// The result of [`EndpointRole::stop_polling`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rest {
-    /// The end must not rest: there is data already.
+pub(crate) enum StopPolling {
+    /// The end must keep polling: there is data already.
     Found,
-    /// The end may rest, but the request to the program is new. The program may have written at the
+    /// The end may stop, but the request to the program is new. The program may have written at the
     /// same moment without seeing it, so the ring must be polled once more later.
     Requested,
     Yes,

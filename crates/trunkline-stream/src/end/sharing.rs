@@ -51,7 +51,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
         // The same rule as for an end's own ring.
-        let is_touched = !self.inner.gives_back();
+        let is_touched = !self.inner.releases_idle_memory();
         let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
             .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
             .flatten();
@@ -105,7 +105,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
                 SharedRing::accept(file, self.link.options(), &peer).map_err(Disconnect::from)
             }
             _ => Err(Disconnect::Malformed {
-                sentence: "it agreed to share memory and sent none".to_owned(),
+                sentence: "the peer agreed to share memory but did not send it".to_owned(),
             }),
         };
         match mapped {
@@ -143,8 +143,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
 
     /// Ends the stream because the other program wrote invalid data into the shared memory.
     pub(super) fn give_up(&mut self, Corrupt: Corrupt) {
-        let sentence = "the other program wrote nonsense into the memory of the stream; it is \
-                        broken, or means harm";
+        let sentence = "the other program wrote invalid positions into the stream's shared \
+                        memory; it is faulty or malicious";
         self.link.fail(StreamFault::Refused {
             code: FaultCode::Malformed,
             sentence: sentence.to_owned(),

@@ -9,7 +9,7 @@ use trunkline_proto::stream::{Left, Link, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{EndpointRole, Idle, Rest, StreamEndpoint, WriterStore, Writing};
+use super::{EndpointRole, Idle, StopPolling, StreamEndpoint, WriterStore, Writing};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 
@@ -18,7 +18,7 @@ pub(crate) struct WriterEnd {
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
     /// The program was asked to announce its next write, and has not written since.
-    is_resting: bool,
+    awaits_announcement: bool,
     /// The journal, if the end has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
     /// The reason why the end's former journal was not emptied.
@@ -32,7 +32,7 @@ impl WriterEnd {
         Self {
             ring,
             shared: None,
-            is_resting: false,
+            awaits_announcement: false,
             store: None,
             unfinished: None,
             idle: None,
@@ -46,7 +46,7 @@ impl WriterEnd {
 
     /// Called when the program, which was asked to announce its writes, has written something.
     pub(super) fn wake(&mut self) {
-        self.is_resting = false;
+        self.awaits_announcement = false;
     }
 
     /// Fills the ring from the journal. Returns true if data was added.
@@ -59,7 +59,7 @@ impl WriterEnd {
             return false;
         }
         let is_more = store.refill();
-        link.set_at_hand(store.at_hand());
+        link.set_at_hand(store.in_ring());
         if let Some(error) = &store.error {
             // The attempt is repeated when the reader reconnects.
             link.turn_away(FaultCode::Overloaded, &error.to_string());
@@ -69,9 +69,9 @@ impl WriterEnd {
         is_more
     }
 
-    /// [`settle`](EndpointRole::settle) with a journal: frees acknowledged data. All data passes through
-    /// the ring, even if the reader already has it.
-    fn settle_store(&mut self, link: &mut WriterLink) {
+    /// [`apply_progress`](EndpointRole::apply_progress) with a journal: frees acknowledged data. All
+    /// data passes through the ring, even if the reader already has it.
+    fn apply_progress_to_store(&mut self, link: &mut WriterLink) {
         loop {
             link.free(self);
             // Only this program has the memory, so its positions are valid.
@@ -101,7 +101,7 @@ impl RingBytes for WriterEnd {
         }
         let len = match &self.store {
             // Only data in the ring can be sent; the rest is in the journal.
-            Some(store) => len.min(store.at_hand().saturating_sub(position)),
+            Some(store) => len.min(store.in_ring().saturating_sub(position)),
             None => len,
         };
         // A length beyond `usize` is not available anyway.
@@ -135,9 +135,9 @@ impl EndpointRole for WriterEnd {
         Ok(())
     }
 
-    fn settle(&mut self, link: &mut WriterLink) {
+    fn apply_progress(&mut self, link: &mut WriterLink) {
         if self.store.is_some() {
-            return self.settle_store(link);
+            return self.apply_progress_to_store(link);
         }
         if self.shared.is_some() {
             return;
@@ -175,12 +175,12 @@ impl EndpointRole for WriterEnd {
         if let Some(idle) = &mut self.idle {
             idle.move_to(memory);
         }
-        self.is_resting = false;
+        self.awaits_announcement = false;
         // The program notices the switch at its next write.
         let _ = self.ring.wait_for(u64::MAX, 0);
     }
 
-    fn unseen(&mut self, link: &WriterLink) -> u64 {
+    fn unpolled_bytes(&mut self, link: &WriterLink) -> u64 {
         let written = match &self.store {
             Some(store) => store.visible(),
             None => self.ring.written().unwrap_or(0),
@@ -188,31 +188,31 @@ impl EndpointRole for WriterEnd {
         written.saturating_sub(link.written())
     }
 
-    fn rest(&mut self, link: &WriterLink) -> Rest {
-        if self.shared.is_some() || std::mem::replace(&mut self.is_resting, true) {
-            return Rest::Yes;
+    fn stop_polling(&mut self, link: &WriterLink) -> StopPolling {
+        if self.shared.is_some() || std::mem::replace(&mut self.awaits_announcement, true) {
+            return StopPolling::Yes;
         }
         if self.store.is_some() {
             // A program with a journal announces every write.
-            return Rest::Yes;
+            return StopPolling::Yes;
         }
         // One byte more than the link knows of.
         let known = link.written().saturating_sub(self.ring.read());
         let has_more = self.ring.wait_for(known.saturating_add(1), 0) == Ok(false);
         match has_more {
             true => {
-                self.is_resting = false;
-                Rest::Found
+                self.awaits_announcement = false;
+                StopPolling::Found
             }
-            false => Rest::Requested,
+            false => StopPolling::Requested,
         }
     }
 
-    fn gives_back(&self) -> bool {
+    fn releases_idle_memory(&self) -> bool {
         self.idle.is_some()
     }
 
-    fn give_back(&mut self, _: &WriterLink) {
+    fn release_idle_memory(&mut self, _: &WriterLink) {
         let Some(idle) = &mut self.idle else { return };
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
@@ -232,22 +232,22 @@ impl StreamEndpoint<WriterEnd> {
     /// Called when the program, which was asked to announce its writes, has written something.
     pub(crate) fn wake(&mut self) {
         self.inner.wake();
-        self.is_told = false;
+        self.program_announces_writes = false;
     }
 
     /// Sends everything now and stops polling the ring, because the program flushes each element.
     /// Must be called by the writing thread, which is then certain to see that it has to announce
     /// its writes, so no last poll is due. Returns false if this has no effect.
-    pub(crate) fn rest_now(&mut self) -> bool {
+    pub(crate) fn stop_polling_now(&mut self) -> bool {
         if self.inner.shared.is_some() || self.inner.store.is_some() {
             return false;
         }
         self.poll_ring();
-        self.is_told = self.inner.rest(&self.link) != Rest::Found;
-        if self.is_told {
+        self.program_announces_writes = self.inner.stop_polling(&self.link) != StopPolling::Found;
+        if self.program_announces_writes {
             self.gather_until = None;
         }
-        self.is_told
+        self.program_announces_writes
     }
 
     /// The elements that the reader lacks.

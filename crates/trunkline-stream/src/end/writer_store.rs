@@ -55,7 +55,7 @@ impl WriterStore {
     }
 
     /// Position up to which data is in the ring.
-    pub(super) fn at_hand(&self) -> u64 {
+    pub(super) fn in_ring(&self) -> u64 {
         self.ring.written()
     }
 

@@ -13,7 +13,7 @@ use trunkline_proto::{FaultCode, VersionRange};
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A refused transport and the answer to it.
-pub(super) type Away = Box<(Transport, Vec<u8>)>;
+pub(super) type Rejected = Box<(Transport, Vec<u8>)>;
 
 /// The state of an endpoint that decides on the admission of a new peer.
 pub(super) struct Admission<'a> {
@@ -37,8 +37,8 @@ impl Admission<'_> {
         }
         if hello.peer == Some(own.incarnation) {
             let sentence = format!(
-                "{} went on without this one, which was away for longer than it waits or had \
-                 left; create this end anew",
+                "{} continued without this endpoint, which had left or was disconnected for too \
+                 long; create this endpoint again",
                 own.url
             );
             return Err(refused(FaultCode::StreamDestroyed, sentence, None));
@@ -76,7 +76,7 @@ impl Admission<'_> {
 }
 
 /// Refuses an arriving peer.
-pub(super) fn away(transport: Transport, refused: &Refused) -> Result<(), Away> {
+pub(super) fn reject(transport: Transport, refused: &Refused) -> Result<(), Rejected> {
     let mut answer = Vec::new();
     encode_refused(refused, &mut answer);
     Err(Box::new((transport, answer)))

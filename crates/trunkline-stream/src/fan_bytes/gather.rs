@@ -9,7 +9,7 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink};
 use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::{Acquired, Member, Present, Run, RunEnd};
+use super::member::{Acquired, Member, PeerStatus, Run, RunEnd};
 use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
 use crate::directory::Registration;
 use crate::end::{Bell, Bells, ReaderEnd};
@@ -52,8 +52,8 @@ impl Writers {
 
 impl Lanes for Writers {
     type End = ReaderEnd;
-    type Outer = Arc<StreamMemory>;
-    const GO_WHEN_OVER: bool = false;
+    type ProgramPart = Arc<StreamMemory>;
+    const REMOVE_WHEN_OVER: bool = false;
     const PEERS: &'static str = "writers";
 
     fn link(&self, options: LinkOptions) -> ReaderLink {
@@ -67,8 +67,8 @@ impl Lanes for Writers {
         Ok((end, memory))
     }
 
-    fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
-        let met = ConnectedEnd {
+    fn on_opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
+        let connected = ConnectedEnd {
             link: EndpointHandle::Net(lane.link.clone()),
             registration: None,
             form: lane.link.with(|end, _, _| end.link.options().form),
@@ -77,7 +77,7 @@ impl Lanes for Writers {
         let source = Source {
             member: lane.member.clone(),
             has_end: lane.link.with(|end, _, _| end.inner.has_end.clone()),
-            core: ReaderCore::new(met, memory.element_memory().consumer()),
+            core: ReaderCore::new(connected, memory.element_memory().consumer()),
         };
         let fresh = self.fresh.lock();
         fresh.unwrap_or_else(PoisonError::into_inner).push(source);
@@ -248,9 +248,9 @@ impl FanInCore {
     }
 
     /// The writers that are connected or expected back, and those with elements left to read.
-    pub(crate) fn present(&mut self) -> Vec<Present> {
+    pub(crate) fn present(&mut self) -> Vec<PeerStatus> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
-        let present = |source: &mut Source| Present {
+        let present = |source: &mut Source| PeerStatus {
             member: source.member.clone(),
             is_connected: source.core.link.with(|end, _, _| end.link.is_connected()),
             waiting: source.core.available() as u64,

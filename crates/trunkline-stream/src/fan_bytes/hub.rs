@@ -8,7 +8,7 @@ use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::{StreamEnd, StreamHello};
 use trunkline_proto::stream::{LinkOptions, lineage};
 
-use super::admission::{Admission, Away, RETRY_AFTER, away, refused};
+use super::admission::{Admission, RETRY_AFTER, Rejected, refused, reject};
 use super::member::Member;
 use crate::directory::{self, Arrivals};
 use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
@@ -26,9 +26,9 @@ pub(crate) struct Terms {
 pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     type End: EndpointRole + 'static;
     /// The program's part of a lane.
-    type Outer: Send;
+    type ProgramPart: Send;
     /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
-    const GO_WHEN_OVER: bool;
+    const REMOVE_WHEN_OVER: bool;
     /// The kind of peer, for messages.
     const PEERS: &'static str;
 
@@ -36,12 +36,12 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
 
     /// Creates the inner end of a lane, and the program's part.
-    fn ends(&self) -> std::io::Result<(Self::End, Self::Outer)>;
+    fn ends(&self) -> std::io::Result<(Self::End, Self::ProgramPart)>;
 
     /// Called when a lane has its peer, with the program's part of the lane.
-    fn opened(&self, lane: &Lane<Self::End>, outer: Self::Outer);
+    fn on_opened(&self, lane: &Lane<Self::End>, program_part: Self::ProgramPart);
 
-    fn left(&self, lane: &Lane<Self::End>) {
+    fn on_left(&self, lane: &Lane<Self::End>) {
         let _ = lane;
     }
 
@@ -134,7 +134,7 @@ impl<O: Lanes> Hub<O> {
     /// The number of current lanes. Lanes that are over only count if the program removes them.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
-        let is_there = |lane: &&Lane<_>| !O::GO_WHEN_OVER || !lane.is_over();
+        let is_there = |lane: &&Lane<_>| !O::REMOVE_WHEN_OVER || !lane.is_over();
         state.lanes.iter().filter(is_there).count()
     }
 
@@ -188,9 +188,9 @@ impl<O: Lanes> Hub<O> {
     /// Ends the lanes whose peers have left. Closes connections, so a connection's own thread must
     /// not call it.
     fn reap(&self) {
-        if O::GO_WHEN_OVER {
+        if O::REMOVE_WHEN_OVER {
             let gone = self.take_out(Lane::is_over);
-            gone.iter().for_each(|lane| self.lanes.left(lane));
+            gone.iter().for_each(|lane| self.lanes.on_left(lane));
         }
     }
 
@@ -224,31 +224,39 @@ impl<O: Lanes> Hub<O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, hello: &StreamHello, transport: Transport, bytes: &[u8]) -> Result<(), Away> {
+    fn open(
+        &self,
+        hello: &StreamHello,
+        transport: Transport,
+        bytes: &[u8],
+    ) -> Result<(), Rejected> {
         self.reap();
         if let Err(refused) = self.admission(&self.lock()).check(hello) {
-            return away(transport, &refused);
+            return reject(transport, &refused);
         }
         let now = Clock::new().now();
         let mut trial = self.lanes.link(self.terms.link.clone());
         if let Err(refused) = trial.handle_hello(now, 1, hello) {
-            return away(transport, &refused);
+            return reject(transport, &refused);
         }
         let busy = |cause: &dyn std::fmt::Display| {
-            let sentence = format!("{} cannot let anybody in now: {cause}", self.terms.link.url);
+            let sentence = format!(
+                "{} cannot accept another peer at present: {cause}",
+                self.terms.link.url
+            );
             refused(FaultCode::LimitReached, sentence, Some(RETRY_AFTER))
         };
-        let (inner, outer) = match self.lanes.ends() {
+        let (inner, program_part) = match self.lanes.ends() {
             Ok(ends) => ends,
-            Err(cause) => return away(transport, &busy(&cause)),
+            Err(cause) => return reject(transport, &busy(&cause)),
         };
         let link = self.lanes.link(self.terms.link.clone());
         let end = StreamEndpoint::new(link, inner, None, None, None).without_sharing();
         let over = end.over();
-        let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
-        let link = match Link::start(nobody, end, self.terms.net) {
+        let no_dialler = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
+        let link = match Link::start(no_dialler, end, self.terms.net) {
             Ok(link) => link,
-            Err(cause) => return away(transport, &busy(&cause)),
+            Err(cause) => return reject(transport, &busy(&cause)),
         };
         let mut state = self.lock();
         state.last += 1;
@@ -270,7 +278,7 @@ impl<O: Lanes> Hub<O> {
         let number = lane.member.number;
         self.attach(&lane.link, transport, bytes)
             .inspect_err(|_| self.remove(number))?;
-        self.lanes.opened(&lane, outer);
+        self.lanes.on_opened(&lane, program_part);
         self.bell.ring();
         Ok(())
     }
@@ -291,12 +299,12 @@ impl<O: Lanes> Hub<O> {
         link: &Arc<Link<StreamEndpoint<O::End>>>,
         transport: Transport,
         bytes: &[u8],
-    ) -> Result<(), Away> {
+    ) -> Result<(), Rejected> {
         let attached = directory::attach(link, transport, bytes, self.terms.is_checked);
         attached.or_else(|(transport, answer)| match answer.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
-                away(transport, &refused(code, code.meaning().to_owned(), None))
+                reject(transport, &refused(code, code.meaning().to_owned(), None))
             }
             false => Err(Box::new((transport, answer))),
         })
@@ -312,7 +320,7 @@ impl<O: Lanes> Arrivals for Hub<O> {
         let opening = self.opening.lock();
         let _opening = opening.unwrap_or_else(PoisonError::into_inner);
         let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
-            Err(refused) => away(transport, &refused),
+            Err(refused) => reject(transport, &refused),
             Ok(hello) => {
                 let lanes = self.present();
                 match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
@@ -321,8 +329,8 @@ impl<O: Lanes> Arrivals for Hub<O> {
                 }
             }
         };
-        if let Err(away) = admitted {
-            let (transport, answer) = *away;
+        if let Err(rejected) = admitted {
+            let (transport, answer) = *rejected;
             directory::refuse(transport, &answer);
         }
     }

@@ -22,7 +22,7 @@ pub struct Member {
 
 /// A peer that is connected or expected back.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Present {
+pub struct PeerStatus {
     pub member: Arc<Member>,
     /// True while connected.
     pub is_connected: bool,
@@ -35,7 +35,7 @@ pub struct Present {
 
 /// The elements that a reader lacked when its writer was closed, or when it left.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lacking {
+pub struct Undelivered {
     pub member: Arc<Member>,
     /// Elements not known to have reached it.
     pub left: Left,

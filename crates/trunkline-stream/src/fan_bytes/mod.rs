@@ -24,7 +24,7 @@ mod readers;
 
 pub(crate) use self::gather::{FanInCore, Writers};
 pub(crate) use self::hub::{Hub, Lanes, Terms};
-pub use self::member::{Acquired, Lacking, Member, Present, Run, RunEnd};
+pub use self::member::{Acquired, Member, PeerStatus, Run, RunEnd, Undelivered};
 pub use self::options::{FanInOptions, FanOutOptions, Policy};
 pub(crate) use self::out::FanOutCore;
 pub(crate) use self::readers::{Departed, Readers};

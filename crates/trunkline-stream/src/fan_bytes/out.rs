@@ -9,10 +9,10 @@ use trunkline_proto::stream::ElementForm;
 use trunkline_ring::{ElementCursor, ElementProducer, RingStart};
 
 use super::hub::{Hub, Lane};
-use super::member::{Lacking, Present};
+use super::member::{PeerStatus, Undelivered};
 use super::options::Policy;
-use super::readers::{Readers, lacking};
-use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+use super::readers::{Readers, undelivered};
+use crate::bytes::{CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
 use crate::directory::Registration;
 use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
 use crate::error::StreamError;
@@ -33,7 +33,7 @@ pub(crate) struct FanOutCore {
     /// Bytes written since the lanes last polled the ring.
     pub(crate) unsent: u64,
     /// Length of the longest element known to fit all buffers.
-    pub(crate) fits: usize,
+    pub(crate) longest_checked: usize,
     /// Lives as long as the endpoint.
     pub(crate) registration: Option<Registration>,
 }
@@ -62,14 +62,14 @@ impl FanOutCore {
     /// # Errors
     /// An element with its length prefix is longer than a buffer.
     pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
-        if bytes <= self.fits || self.form != ElementForm::Variable {
+        if bytes <= self.longest_checked || self.form != ElementForm::Variable {
             return Ok(());
         }
         let max = self.hub.element_bytes_max(bytes as u64);
         if bytes as u64 > max {
             return Err(StreamError::TooLong { bytes, max });
         }
-        self.fits = bytes;
+        self.longest_checked = bytes;
         Ok(())
     }
 
@@ -242,18 +242,18 @@ impl FanOutCore {
             if !watch.rung(waits, &self.bells, deadline).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
-                    what: "not all elements have come so far at every reader",
+                    what: "not all elements have reached the requested state at every reader",
                 });
             }
         }
     }
 
     /// The readers that are connected or expected back.
-    pub(crate) fn present(&self) -> Vec<Present> {
+    pub(crate) fn present(&self) -> Vec<PeerStatus> {
         let present = |lane: &Lane<LaneEnd>| {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
-                Present {
+                PeerStatus {
                     member: lane.member.clone(),
                     is_connected: end.link.is_connected(),
                     waiting: end.inner.left(&end.link).elements,
@@ -266,7 +266,7 @@ impl FanOutCore {
     }
 
     /// The readers that have left since the last call.
-    pub(crate) fn departed(&self) -> Vec<Lacking> {
+    pub(crate) fn departed(&self) -> Vec<Undelivered> {
         // Moves the readers that have left to `departed`.
         drop(self.hub.present());
         self.hub.lanes.departed.take()
@@ -278,7 +278,7 @@ impl FanOutCore {
         &mut self,
         waits: &impl Waits,
         timeout: Option<Duration>,
-    ) -> Vec<Lacking> {
+    ) -> Vec<Undelivered> {
         self.hub.close();
         let lanes = self.hub.present();
         for lane in &lanes {
@@ -291,11 +291,11 @@ impl FanOutCore {
         // The remaining elements of a slow reader are discarded, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
-        self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
+        self.abort_lanes(waits, &slow, NOT_RECEIVED_IN_TIME).await;
         self.end(&lanes)
     }
 
-    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Lacking> {
+    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Undelivered> {
         self.hub.close();
         let lanes = self.hub.present();
         self.abort_lanes(waits, &lanes, reason).await;
@@ -314,17 +314,17 @@ impl FanOutCore {
         self.wait_closed(waits, lanes, soon).await;
     }
 
-    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Lacking> {
+    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Undelivered> {
         let now = Clock::new().now();
-        let lacking = lanes.iter().map(|lane| {
-            let lacking = lacking(lane);
+        let undelivered = lanes.iter().map(|lane| {
+            let undelivered = undelivered(lane);
             lane.link.close(now);
-            lacking
+            undelivered
         });
-        let lacking = lacking.collect();
+        let undelivered = undelivered.collect();
         self.registration = None;
         self.bells.close(now);
-        lacking
+        undelivered
     }
 
     async fn wait_closed(

@@ -9,7 +9,7 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, WriterLink};
 use trunkline_ring::ElementCursors;
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::Lacking;
+use super::member::Undelivered;
 use crate::end::{Bell, KeepFrom, LaneEnd, place_behind};
 use crate::properties::Properties;
 
@@ -25,20 +25,20 @@ pub(crate) struct Readers {
 /// Readers that have left and have not been reported to the program yet; at most the last
 /// `DEPARTED_MAX`.
 #[derive(Default)]
-pub(crate) struct Departed(Mutex<VecDeque<Lacking>>);
+pub(crate) struct Departed(Mutex<VecDeque<Undelivered>>);
 
 const DEPARTED_MAX: usize = 64;
 
 impl Departed {
-    fn push(&self, lacking: Lacking) {
+    fn push(&self, undelivered: Undelivered) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= DEPARTED_MAX {
             all.pop_front();
         }
-        all.push_back(lacking);
+        all.push_back(undelivered);
     }
 
-    pub(super) fn take(&self) -> Vec<Lacking> {
+    pub(super) fn take(&self) -> Vec<Undelivered> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *all).into()
     }
@@ -46,8 +46,8 @@ impl Departed {
 
 impl Lanes for Readers {
     type End = LaneEnd;
-    type Outer = ();
-    const GO_WHEN_OVER: bool = true;
+    type ProgramPart = ();
+    const REMOVE_WHEN_OVER: bool = true;
     const PEERS: &'static str = "readers";
 
     fn link(&self, options: LinkOptions) -> WriterLink {
@@ -75,10 +75,10 @@ impl Lanes for Readers {
         Ok((end, ()))
     }
 
-    fn opened(&self, _: &Lane<LaneEnd>, (): ()) {}
+    fn on_opened(&self, _: &Lane<LaneEnd>, (): ()) {}
 
-    fn left(&self, lane: &Lane<LaneEnd>) {
-        self.departed.push(lacking(lane));
+    fn on_left(&self, lane: &Lane<LaneEnd>) {
+        self.departed.push(undelivered(lane));
     }
 
     fn properties(&self, hub: &Hub<Self>) -> Properties {
@@ -95,10 +95,10 @@ impl Lanes for Readers {
     }
 }
 
-pub(super) fn lacking(lane: &Lane<LaneEnd>) -> Lacking {
+pub(super) fn undelivered(lane: &Lane<LaneEnd>) -> Undelivered {
     lane.link.with(|end, _, _| {
         end.poll_ring();
-        Lacking {
+        Undelivered {
             member: lane.member.clone(),
             left: end.inner.left(&end.link),
             lost: end.link.lost(),

@@ -10,28 +10,28 @@
 //! more elements however long it pauses, so its waits are not prolonged.
 
 /// Number of polls that hardly count as a wait: about 100 ns in total.
-const LOOKS: u32 = 16;
+const POLLS: u32 = 16;
 
 /// Number of polls of an end that would spin anyway: about half a microsecond, in which a spinning
 /// peer answers. Reading the clock takes as long as several polls.
-const LOOKS_SPINNING: u32 = 128;
+const POLLS_SPINNING: u32 = 128;
 
 /// Number of elements per transfer at which the pause is long enough.
-const ENOUGH: u64 = 64;
+const BATCH_ENOUGH: u64 = 64;
 
 /// Longest pause, in spin-loop hints: below a microsecond.
 const PAUSES_MAX: u32 = 16;
 
 /// Number of consecutive longest pauses without benefit after which pausing stops.
-const FUTILE_MAX: u32 = 4;
+const FUTILE_PAUSES_MAX: u32 = 4;
 
 /// Number of waits without a pause before pausing is tried again.
-const REST: u32 = 1000;
+const WAITS_BEFORE_RETRY: u32 = 1000;
 
 /// Decides how long to pause before the next poll.
 #[derive(Debug)]
 pub(crate) struct CatchUpBackoff {
-    looks: u32,
+    polls: u32,
     /// Length of the pause before the next poll, in spin-loop hints.
     pauses: u32,
     /// Length of the pause at the previous wait.
@@ -39,57 +39,61 @@ pub(crate) struct CatchUpBackoff {
     /// Position at the previous wait, in elements.
     before: u64,
     /// Number of elements that arrived the last time there was no pause.
-    without: u64,
+    arrived_without_pause: u64,
     /// Consecutive longest pauses without benefit.
-    futile: u32,
+    futile_pauses: u32,
     /// Number of waits left before pausing is tried again.
-    rest: u32,
+    waits_before_retry: u32,
 }
 
 impl CatchUpBackoff {
     /// `spins`: the end spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
-            looks: if spins { LOOKS_SPINNING } else { LOOKS },
+            polls: if spins { POLLS_SPINNING } else { POLLS },
             pauses: 0,
             last: 0,
             before: 0,
-            without: 0,
-            futile: 0,
-            rest: 0,
+            arrived_without_pause: 0,
+            futile_pauses: 0,
+            waits_before_retry: 0,
         }
     }
 
     /// Called when the program has reached `position`, in elements, and would have to wait. Returns
     /// true if `has` becomes true so soon that a wait is not needed.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
-        let came = position.wrapping_sub(self.before);
+        let arrived = position.wrapping_sub(self.before);
         self.before = position;
-        self.judge(came);
+        self.judge(arrived);
         self.last = self.pauses;
         for _ in 0..self.pauses {
             std::hint::spin_loop();
         }
-        let is_there = (0..self.looks).any(|_| has());
-        self.pauses = match is_there {
-            _ if self.rest > 0 => 0,
+        let has_arrived = (0..self.polls).any(|_| has());
+        self.pauses = match has_arrived {
+            _ if self.waits_before_retry > 0 => 0,
             false => 0,
-            true if came < ENOUGH => (self.pauses * 2).clamp(1, PAUSES_MAX),
+            true if arrived < BATCH_ENOUGH => (self.pauses * 2).clamp(1, PAUSES_MAX),
             true => self.pauses,
         };
-        is_there
+        has_arrived
     }
 
     /// Adjusts the state to the number of elements that arrived since the previous wait.
-    fn judge(&mut self, came: u64) {
-        self.rest = self.rest.saturating_sub(1);
+    fn judge(&mut self, arrived: u64) {
+        self.waits_before_retry = self.waits_before_retry.saturating_sub(1);
         match self.last {
-            0 => self.without = came.min(ENOUGH),
-            PAUSES_MAX if came < ENOUGH / 2 && came < self.without * 2 => self.futile += 1,
-            _ => self.futile = 0,
+            0 => self.arrived_without_pause = arrived.min(BATCH_ENOUGH),
+            PAUSES_MAX
+                if arrived < BATCH_ENOUGH / 2 && arrived < self.arrived_without_pause * 2 =>
+            {
+                self.futile_pauses += 1
+            }
+            _ => self.futile_pauses = 0,
         }
-        if self.futile == FUTILE_MAX {
-            (self.futile, self.pauses, self.rest) = (0, 0, REST);
+        if self.futile_pauses == FUTILE_PAUSES_MAX {
+            (self.futile_pauses, self.pauses, self.waits_before_retry) = (0, 0, WAITS_BEFORE_RETRY);
         }
     }
 }
@@ -105,21 +109,21 @@ mod tests {
             assert!(backoff.run(position, || true));
             assert_eq!(backoff.pauses, pauses);
         }
-        assert!(backoff.run(9 + ENOUGH, || true), "enough came");
-        assert_eq!(backoff.pauses, 16, "so it is left as it is");
+        assert!(backoff.run(9 + BATCH_ENOUGH, || true), "enough arrived");
+        assert_eq!(backoff.pauses, 16, "the pause does not change");
     }
 
     #[test]
     fn no_pause_after_an_empty_poll() {
-        for (spins, looks_max) in [(false, LOOKS), (true, LOOKS_SPINNING)] {
+        for (spins, polls_max) in [(false, POLLS), (true, POLLS_SPINNING)] {
             let mut backoff = CatchUpBackoff::new(spins);
             assert!(backoff.run(1, || true));
-            assert!(!backoff.run(2, || false), "nothing at the first looks");
+            assert!(!backoff.run(2, || false), "the first polls find nothing");
             assert_eq!(backoff.pauses, 0);
-            let mut looks = 0;
+            let mut polls = 0;
             assert!(backoff.run(3, || {
-                looks += 1;
-                looks == looks_max
+                polls += 1;
+                polls == polls_max
             }));
         }
     }
@@ -137,11 +141,11 @@ mod tests {
         assert_eq!(
             found,
             [1, 2, 4, 8, 16, 16, 16, 16, 16, 0],
-            "3 came each time"
+            "3 arrived each time"
         );
-        for wait in 1..REST {
+        for wait in 1..WAITS_BEFORE_RETRY {
             assert_eq!(step(), 0, "{wait}");
         }
-        assert_eq!(step(), 1, "it is tried again");
+        assert_eq!(step(), 1, "pausing is tried again");
     }
 }

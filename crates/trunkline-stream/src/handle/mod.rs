@@ -30,7 +30,7 @@ use crate::wait::Waits;
 pub(crate) use self::environment::Environment;
 #[cfg(feature = "sim")]
 pub(crate) use self::environment::SimulatedEnvironment;
-pub(crate) use self::wait_shared::{Ring, WaitPolicy};
+pub(crate) use self::wait_shared::{RingCondition, WaitPolicy};
 
 pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
     /// A link with a thread and sockets.
@@ -124,7 +124,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 
     /// Returns the error of a wait that ended without success; `what` describes the unmet
     /// condition.
-    pub(crate) fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
+    pub(crate) fn wait_error(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
         match timeout {
             Some(timeout) if !self.is_closed() => StreamError::Timeout { timeout, what },
             _ => StreamError::Closed,

@@ -14,14 +14,14 @@ use crate::wait::Waits;
 
 /// Time after which an end that has announced its wait polls again: the other end reads the
 /// announcement without a fence, and may have missed it.
-const LAST_LOOK: Duration = Duration::from_millis(1);
+const POLL_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// A condition that a program waits for in the ring.
-pub(crate) trait Ring {
-    fn has(&mut self) -> bool;
+pub(crate) trait RingCondition {
+    fn holds(&mut self) -> bool;
     /// Asks the other end to ring the bell after its next change. Returns true if the condition
     /// already holds.
-    fn say(&mut self) -> bool;
+    fn announce_wait(&mut self) -> bool;
     /// Elements that this end has written, or read.
     fn position(&self) -> u64;
 }
@@ -43,8 +43,8 @@ impl WaitPolicy {
 
     /// Polls for half a microsecond, without reading the clock: a peer that is spinning answers
     /// within that time. Returns true if the condition holds.
-    pub(crate) fn is_there(&mut self, ring: &mut impl Ring) -> bool {
-        self.backoff.run(ring.position(), || ring.has())
+    pub(crate) fn poll_briefly(&mut self, condition: &mut impl RingCondition) -> bool {
+        self.backoff.run(condition.position(), || condition.holds())
     }
 }
 
@@ -57,47 +57,47 @@ enum Woken {
 
 impl<S: EndpointRole + 'static> EndpointHandle<S> {
     /// Waits until the condition holds (true) or the timeout expires (false); called after
-    /// [`is_there`](WaitPolicy::is_there) returned false.
+    /// [`poll_briefly`](WaitPolicy::poll_briefly) returned false.
     ///
     /// # Errors
-    /// The error that `over` returns when the condition can no longer come true.
+    /// The error that `end_error` returns when the condition can no longer come true.
     pub(crate) async fn wait_shared(
         &self,
         waits: &impl Waits,
         wait_policy: &mut WaitPolicy,
         timeout: Option<Duration>,
-        ring: &mut impl Ring,
-        over: impl Fn(&Link<S::Half>) -> Option<StreamError>,
+        condition: &mut impl RingCondition,
+        end_error: impl Fn(&Link<S::Half>) -> Option<StreamError>,
     ) -> Result<bool, StreamError> {
         let link = self;
         let until = link.deadline(timeout);
         let spin = &mut wait_policy.spin;
         let start = link.now();
         let longest = until.map(|until| until.since(start));
-        if spin.run(longest, || ring.has()) {
+        if spin.run(longest, || condition.holds()) {
             return Ok(true);
         }
         // Read before requesting a bell; otherwise a bell that arrives in between would be missed.
         let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
         let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
-        let mut says = true;
+        let mut announces = true;
         loop {
-            if says && ring.say() {
+            if announces && condition.announce_wait() {
                 break;
             }
-            let soon = link.now().saturating_add(LAST_LOOK);
+            let soon = link.now().saturating_add(POLL_AGAIN_AFTER);
             let soon = until.map_or(soon, |until| until.min(soon));
-            match sleep(waits, link, Some(soon), &mut bells, ring, &over).await? {
+            match sleep(waits, link, Some(soon), &mut bells, condition, &end_error).await? {
                 Woken::Found => break,
                 // The next bell is not requested at once; otherwise every element could cost one.
-                Woken::Bell => says = false,
-                Woken::TimeOver if is_late() => return Ok(ring.has()),
-                Woken::TimeOver if !says => says = true,
+                Woken::Bell => announces = false,
+                Woken::TimeOver if is_late() => return Ok(condition.holds()),
+                Woken::TimeOver if !announces => announces = true,
                 Woken::TimeOver => {
-                    match sleep(waits, link, until, &mut bells, ring, &over).await? {
+                    match sleep(waits, link, until, &mut bells, condition, &end_error).await? {
                         Woken::Found => break,
-                        Woken::Bell => says = false,
-                        Woken::TimeOver => return Ok(ring.has()),
+                        Woken::Bell => announces = false,
+                        Woken::TimeOver => return Ok(condition.holds()),
                     }
                 }
             }
@@ -113,15 +113,15 @@ async fn sleep<S: EndpointRole + 'static>(
     link: &EndpointHandle<S>,
     until: Option<Tick>,
     bells: &mut (u64, bool),
-    ring: &mut impl Ring,
-    over: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
+    condition: &mut impl RingCondition,
+    end_error: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
     let woken = link.wait(waits, until, |end, _| {
         end.poll_ring();
-        if ring.has() {
+        if condition.holds() {
             return Some(Ok(Woken::Found));
         }
-        if let Some(error) = over(&end.link) {
+        if let Some(error) = end_error(&end.link) {
             return Some(Err(error));
         }
         // The other end may have been replaced by one that is reached over a connection.

@@ -22,8 +22,8 @@ pub enum JournalError {
     #[error("{} is a file, but a journal needs a folder; name another", path.display())]
     NotAFolder { path: PathBuf },
     #[error(
-        "the system cannot start a thread for the journal in {}: {cause}; too many run, or memory is \
-         short: end some, then create the endpoint again", folder.display()
+        "the system cannot start a thread for the journal in {}: {cause}; too many threads are \
+         running, or memory is low: stop some programs, then create the endpoint again", folder.display()
     )]
     Thread {
         folder: PathBuf,
@@ -31,8 +31,8 @@ pub enum JournalError {
         cause: Arc<io::Error>,
     },
     #[error(
-        "the journal in {} is damaged: {what}; keep a copy of the folder if it matters, then remove \
-         it and create both ends of the stream anew", folder.display()
+        "the journal in {} is damaged: {what}; keep a copy of the folder if you need it, then \
+         remove it and re-create both ends of the stream", folder.display()
     )]
     Damaged {
         folder: PathBuf,
@@ -40,7 +40,7 @@ pub enum JournalError {
         what: String,
     },
     #[error(
-        "the journal in {} is that of {of}; give each endpoint a separate folder", folder.display()
+        "the journal in {} belongs to {of}; give each endpoint its own folder", folder.display()
     )]
     NotOurs {
         folder: PathBuf,
@@ -65,6 +65,14 @@ pub enum JournalError {
         bytes_max: u64,
         /// The smallest permitted limit, in bytes.
         least: u64,
+    },
+    #[error(
+        "an endpoint with a journal needs a buffer smaller than 4 GiB, and this one has {bytes} bytes: \
+         create it with a smaller buffer"
+    )]
+    BufferTooLarge {
+        /// Size of the buffer, in bytes.
+        bytes: u64,
     },
 }
 
@@ -101,7 +109,7 @@ impl JournalError {
 }
 
 /// After this operation fails, everything written to the disk must be considered lost.
-pub(super) const SYNCED: &str = "brought to the disk";
+pub(super) const SYNCED: &str = "flushed to the disk";
 
 fn reason(cause: &io::Error) -> String {
     match cause.kind() {
@@ -113,10 +121,10 @@ fn reason(cause: &io::Error) -> String {
 fn hint(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room on that disk: what the journal has is intact, and the stream goes on"
+            "free space on that disk; the journal is intact, and the stream continues"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "let this program write there: what the journal has is intact"
+            "give this program write access; the journal is intact"
         }
         io::ErrorKind::WouldBlock => {
             "another endpoint uses it: close that endpoint, or give each its own folder"

@@ -94,8 +94,13 @@ impl JournalOptions {
     /// The limit is too small for a buffer of `buffer_bytes` bytes, or the buffer is not smaller
     /// than 4 GiB.
     pub(crate) fn bounds(&self, buffer_bytes: u64) -> Result<Bounds, JournalError> {
+        if buffer_bytes >= u64::from(u32::MAX) {
+            return Err(JournalError::BufferTooLarge {
+                bytes: buffer_bytes,
+            });
+        }
         let least = buffer_bytes.saturating_mul(4).max(1 << 20);
-        if self.bytes_max < least || buffer_bytes >= u64::from(u32::MAX) {
+        if self.bytes_max < least {
             return Err(JournalError::TooSmall {
                 bytes_max: self.bytes_max,
                 least,
@@ -152,5 +157,33 @@ fn form_of(element_bytes: u32) -> ElementForm {
     match element_bytes {
         0 => ElementForm::Variable,
         bytes => ElementForm::Fixed(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(bytes_max: u64, buffer_bytes: u64) -> Result<Bounds, JournalError> {
+        let options = JournalOptions {
+            bytes_max,
+            ..JournalOptions::at("/j")
+        };
+        options.bounds(buffer_bytes)
+    }
+
+    #[test]
+    fn a_journal_smaller_than_four_buffers_is_refused_with_the_least_size() {
+        assert!(bounds(4 << 20, 1 << 20).is_ok());
+        let error = bounds((4 << 20) - 1, 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("allow it 4194304"), "{error}");
+    }
+
+    #[test]
+    fn a_buffer_of_4_gib_is_refused_whatever_the_journal_allows() {
+        let error = bounds(u64::MAX, 4 << 30).unwrap_err();
+        let expected = JournalError::BufferTooLarge { bytes: 4 << 30 };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("smaller than 4 GiB"), "{error}");
     }
 }

@@ -95,20 +95,23 @@ mod tests {
     fn rate_covers_the_last_interval_and_stalls_are_timed() {
         let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
         let mut sut = Reporter::new(at(0));
-        let told = sut.report(at(1000), &writer(10, 500));
-        assert_eq!((told.rate, told.stalled_for), (500, Some(Duration::ZERO)));
-        let told = sut.report(at(3000), &writer(10, 600));
+        let status = sut.report(at(1000), &writer(10, 500));
+        assert_eq!(
+            (status.rate, status.stalled_for),
+            (500, Some(Duration::ZERO))
+        );
+        let status = sut.report(at(3000), &writer(10, 600));
         let stalled = Some(Duration::from_secs(2));
-        assert_eq!((told.rate, told.stalled_for), (50, stalled));
+        assert_eq!((status.rate, status.stalled_for), (50, stalled));
         // Too soon for another rate.
-        let told = sut.report(at(3100), &writer(9, 700));
-        assert_eq!((told.rate, told.stalled_for), (50, None));
+        let status = sut.report(at(3100), &writer(9, 700));
+        assert_eq!((status.rate, status.stalled_for), (50, None));
         // A reader is stalled while it is empty.
         let reader = Properties {
             is_writer: false,
             ..writer(0, 700)
         };
-        let told = sut.report(at(3200), &reader);
-        assert_eq!(told.stalled_for, Some(Duration::ZERO));
+        let status = sut.report(at(3200), &reader);
+        assert_eq!(status.stalled_for, Some(Duration::ZERO));
     }
 }

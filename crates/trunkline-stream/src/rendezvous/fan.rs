@@ -47,7 +47,7 @@ pub(crate) async fn fan_out(
         form: plan.link.form,
         policy: options.policy,
         unsent: 0,
-        fits: 0,
+        longest_checked: 0,
         registration,
     })
 }

@@ -27,7 +27,7 @@ pub(super) async fn writer(
     let (disk, owner) = (plan.world.disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
     let written_elements = journal.written_elements();
-    plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
+    plan.continue_stream(start.lineage, start.secret, start.peer, start.is_new)?;
     let begin = RingStart {
         position: start.kept,
         elements: start.kept_elements,
@@ -59,8 +59,8 @@ pub(super) async fn writer(
     if start.is_ended {
         link.close();
     }
-    let met = plan.meet(waits, link, inner, None).await?;
-    let started = met.link.start_syncing(wakes);
+    let connected = plan.connect(waits, link, inner, None).await?;
+    let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
     // The journal's store owns the program's end of the ring. The core uses only the shape of its
     // ring, so it gets another one: no memory is touched for it, and it is full from the start, so
@@ -69,7 +69,7 @@ pub(super) async fn writer(
     let outer = outer.map_err(|cause| plan.no_memory(cause))?;
     let mut ring = outer.element_memory().producer();
     ring.commit(plan.shape.bytes_max() as u64, plan.shape.capacity());
-    let core = WriterCore::new(met, ring);
+    let core = WriterCore::new(connected, ring);
     Ok(core.with_journal(options.durability))
 }
 
@@ -82,9 +82,9 @@ pub(super) async fn reader(
     let bounds = plan.world.bounds(options, plan.link.bytes_max)?;
     let (disk, owner) = (plan.world.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
-    plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
+    plan.continue_stream(start.lineage, start.secret, start.peer, start.is_new)?;
     // If the journal has the end of the stream, creation does not wait for the peer.
-    plan.is_met |= start.end.is_some();
+    plan.needs_no_peer |= start.end.is_some();
     let begin = RingStart {
         position: start.read,
         elements: start.read_elements,
@@ -117,10 +117,10 @@ pub(super) async fn reader(
     let mut inner = ReaderEnd::new(ring);
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
     inner.idle = plan.idle(&memory);
-    let met = plan.meet(waits, link, inner, None).await?;
-    let started = met.link.start_syncing(wakes);
+    let connected = plan.connect(waits, link, inner, None).await?;
+    let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
-    let core = ReaderCore::new(met, consumer);
+    let core = ReaderCore::new(connected, consumer);
     Ok(core.with_journal(options))
 }
 
@@ -145,7 +145,7 @@ impl<W: World> Plan<'_, W> {
     }
 
     /// Sets up a new incarnation of the endpoint that owns this journal.
-    fn go_on(
+    fn continue_stream(
         &mut self,
         lineage: Lineage,
         secret: Secret,
@@ -162,7 +162,7 @@ impl<W: World> Plan<'_, W> {
         self.link.peer_lineage = peer.map(|pair| pair.lineage);
         self.link.had_stream = !is_new && peer.is_none();
         self.link.freed_at = Until::Durable;
-        self.is_met = peer.is_some();
+        self.needs_no_peer = peer.is_some();
         Ok(())
     }
 

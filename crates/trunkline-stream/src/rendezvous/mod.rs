@@ -65,7 +65,7 @@ pub(crate) struct Plan<'w, W> {
     until: Option<Tick>,
     pub(crate) options: Options,
     /// The journal knows the peer, so creation does not wait for it.
-    is_met: bool,
+    needs_no_peer: bool,
 }
 
 pub(crate) async fn writer(
@@ -83,9 +83,9 @@ pub(crate) async fn writer(
     let mut inner = WriterEnd::new(memory.element_memory().consumer());
     inner.idle = plan.idle(&memory);
     let link = WriterLink::writer(plan.link.clone(), world.environment().now());
-    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
-    let ring = met.memory_of_program(&memory).producer();
-    Ok(WriterCore::new(met, ring))
+    let connected = plan.connect(waits, link, inner, Some(&memory)).await?;
+    let ring = connected.memory_of_program(&memory).producer();
+    Ok(WriterCore::new(connected, ring))
 }
 
 pub(crate) async fn reader(
@@ -104,9 +104,9 @@ pub(crate) async fn reader(
     let mut inner = ReaderEnd::new(memory.element_memory().producer());
     inner.idle = plan.idle(&memory);
     let link = ReaderLink::reader(plan.link.clone(), world.environment().now());
-    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
-    let ring = met.memory_of_program(&memory).consumer();
-    Ok(ReaderCore::new(met, ring))
+    let connected = plan.connect(waits, link, inner, Some(&memory)).await?;
+    let ring = connected.memory_of_program(&memory).consumer();
+    Ok(ReaderCore::new(connected, ring))
 }
 
 fn no_random(cause: io::Error) -> StreamError {
@@ -174,7 +174,7 @@ impl<'w, W: World> Plan<'w, W> {
             until: environment.deadline(options.timeout),
             world,
             options,
-            is_met: false,
+            needs_no_peer: false,
         })
     }
 
@@ -205,7 +205,7 @@ impl<'w, W: World> Plan<'w, W> {
     }
 
     /// Starts the link, registers the name, and waits for the peer.
-    async fn meet<S: HasProperties>(
+    async fn connect<S: HasProperties>(
         &self,
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
@@ -236,13 +236,13 @@ impl<'w, W: World> Plan<'w, W> {
         let started = self.world.start(waits, self, end, &descriptors);
         let (link, registration) = started.await?;
         link.with(|end, _, _| end.start_dialling());
-        let met = link.wait(waits, self.until, |end, _| {
-            if end.is_ready() || self.is_met {
+        let connected = link.wait(waits, self.until, |end, _| {
+            if end.is_ready() || self.needs_no_peer {
                 return Some(Ok(()));
             }
             end.mismatch().map(|fault| Err(fault.clone().into()))
         });
-        match met.await {
+        match connected.await {
             Some(Ok(())) => Ok(ConnectedEnd {
                 link,
                 registration,

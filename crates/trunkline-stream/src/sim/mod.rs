@@ -4,9 +4,9 @@
 //! ```text
 //!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
 //!        |
-//!      Seat                   takes the place of the link: StreamEndpoint<S> behind a lock
+//!      SimEnd                 takes the place of the link: StreamEndpoint<S> behind a lock
 //!        |
-//!     Driven                  the simulator's interface: drives the end as a link does
+//!    SimEndpoint              the simulator's interface: drives the end as a link does
 //! ```
 //!
 //! Not part of the crate's interface; only built with the feature `sim`.
@@ -17,8 +17,8 @@
     reason = "of the simulator only"
 )]
 
+mod end;
 mod program;
-mod seat;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +41,7 @@ use crate::wait::Waits;
 pub use self::program::{SimReader, SimWriter};
 pub use crate::directory::SimulatedBell as Bell;
 
-use self::seat::{Placed, Seat};
+use self::end::{SimEnd, SimHandle};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,7 +68,7 @@ pub struct Process {
     host: Mutex<Option<Arc<DirectoryHost>>>,
     disk: Mutex<Option<(Arc<dyn Disk>, Bounds)>>,
     /// The end created last, and the number of ends created.
-    seated: Mutex<(Option<Arc<dyn Driven>>, u64)>,
+    ends: Mutex<(Option<Arc<dyn SimEndpoint>>, u64)>,
 }
 
 impl Process {
@@ -78,13 +78,13 @@ impl Process {
             random: Mutex::new(seed),
             host: Mutex::default(),
             disk: Mutex::default(),
-            seated: Mutex::default(),
+            ends: Mutex::default(),
         })
     }
 
     /// Drops the process's endpoint when the process ends.
     pub fn forget(&self) {
-        lock(&self.seated).0 = None;
+        lock(&self.ends).0 = None;
     }
 
     /// Sets the directory in which its endpoints register.
@@ -98,8 +98,8 @@ impl Process {
     }
 
     /// The endpoint created last, and the number of endpoints created.
-    pub fn seated(&self) -> (Option<Arc<dyn Driven>>, u64) {
-        lock(&self.seated).clone()
+    pub fn ends(&self) -> (Option<Arc<dyn SimEndpoint>>, u64) {
+        lock(&self.ends).clone()
     }
 }
 
@@ -147,22 +147,22 @@ impl World for Arc<Process> {
     ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError> {
         // The two ends are always on different machines here.
         let is_checked = plan.options.is_checked.unwrap_or(true);
-        let seat = Arc::new(Seat::new(self.clone(), end, is_checked));
+        let end = Arc::new(SimEnd::new(self.clone(), end, is_checked));
         {
-            let seated = &mut *lock(&self.seated);
-            seated.0 = Some(seat.clone());
-            seated.1 += 1;
+            let ends = &mut *lock(&self.ends);
+            ends.0 = Some(end.clone());
+            ends.1 += 1;
         }
-        let arrivals = seat.acceptor();
+        let arrivals = end.acceptor();
         let host = lock(&self.host).clone().unwrap_or_default();
-        let link = EndpointHandle::Simulated(Arc::new(Placed::of_program(seat)));
+        let link = EndpointHandle::Simulated(Arc::new(SimHandle::of_program(end)));
         let registration = Registration::here(host, None, &plan.url, &plan.link, arrivals)?;
         Ok((link, Some(registration)))
     }
 }
 
 /// An end as the simulator drives it.
-pub trait Driven: Send + Sync {
+pub trait SimEndpoint: Send + Sync {
     /// Runs `f` on the end, as a link does under its lock.
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
     /// The next arrival in order: the transport's number, and the bytes read from it.
@@ -204,7 +204,7 @@ pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
 /// A connection to a directory; it cannot register names.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
     let bell = directory::Bell::Simulated(bell.clone());
-    DirectorySession::told_by(host.clone(), bell, now).without_names()
+    DirectorySession::with_bell(host.clone(), bell, now).without_names()
 }
 
 /// Hands a transport over to its endpoint; `number` is the one that the transport's session

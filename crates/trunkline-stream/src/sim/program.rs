@@ -39,8 +39,8 @@ impl SimWriter {
         if self.0.try_write(bytes, elements) {
             return Ok(());
         }
-        for one in element::each(self.0.form, bytes) {
-            self.0.check_element(one.len())?;
+        for element in element::split_elements(self.0.form, bytes) {
+            self.0.check_element(element.len())?;
         }
         self.0.write(&Task, bytes, elements, timeout).await
     }

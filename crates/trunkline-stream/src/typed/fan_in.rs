@@ -7,7 +7,7 @@ use super::forwarding::forward;
 use crate::bytes::Region;
 use crate::element::{Element, Plain};
 use crate::error::StreamError;
-use crate::fan_bytes::{Acquired, FanInCore, FanInOptions, Present, Run};
+use crate::fan_bytes::{Acquired, FanInCore, FanInOptions, PeerStatus, Run};
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};

@@ -9,7 +9,7 @@ use trunkline_proto::stream::ElementForm;
 use super::forwarding::forward;
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
-use crate::fan_bytes::{FanOutCore, FanOutOptions, Lacking, Present};
+use crate::fan_bytes::{FanOutCore, FanOutOptions, PeerStatus, Undelivered};
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
@@ -43,8 +43,8 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// };
 /// let mut writer = FanOutWriter::<f64>::create("daq/raw", options)?;
 /// writer.write_many(&[1.0, 2.0, 3.0], None)?;
-/// for lacking in writer.close(Some(Duration::from_secs(10))) {
-///     println!("{} lacks {}", lacking.member.url, lacking.left.elements);
+/// for undelivered in writer.close(Some(Duration::from_secs(10))) {
+///     println!("{} lacks {}", undelivered.member.url, undelivered.left.elements);
 /// }
 /// # Ok::<(), StreamError>(())
 /// ```

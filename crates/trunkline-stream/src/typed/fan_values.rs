@@ -12,7 +12,7 @@ use crate::bytes::ByteRegion;
 use crate::element;
 use crate::error::StreamError;
 use crate::fan_bytes::{
-    Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Lacking, Present, Run,
+    Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, PeerStatus, Run, Undelivered,
 };
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -114,7 +114,7 @@ impl FanInValueReader {
         timeout: Option<Duration>,
     ) -> Result<Run<Value>, StreamError> {
         let decode = |form, bytes: &[u8], _| {
-            let values = element::each(form, bytes);
+            let values = element::split_elements(form, bytes);
             let values = values.map(|one| decode_whole(&self.data_type, one));
             Ok(values.collect::<Result<_, _>>()?)
         };

@@ -54,8 +54,8 @@ macro_rules! forward {
             ) -> Result<(), StreamError> {
                 let bytes = $t::to_bytes(elements, &mut self.scratch);
                 if self.core.form == ElementForm::Variable {
-                    for one in element::each(self.core.form, bytes) {
-                        self.core.check_element(one.len() + element::LENGTH_BYTES)?;
+                    for element in element::split_elements(self.core.form, bytes) {
+                        self.core.check_element(element.len() + element::LENGTH_BYTES)?;
                     }
                 }
                 self.core.write(waits, bytes, elements.len(), timeout).await
@@ -154,7 +154,7 @@ macro_rules! forward {
         }
 
         forward!(flush_async, close_async -> Closed, [$($of)*] $end $(<$t>)?);
-        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
@@ -176,36 +176,36 @@ macro_rules! forward {
 
             /// Closes the end once every reader has everything, or after `timeout`. Returns the
             /// elements that each remaining reader lacks.
-            pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
+            pub fn close(mut self, timeout: Option<Duration>) -> Vec<Undelivered> {
                 block(self.core.close(&Blocking, timeout))
             }
 
             /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
             /// [`StreamError::Aborted`] after the elements that have arrived. Returns the elements
             /// that each reader lacks.
-            pub fn abort(self) -> Vec<Lacking> {
+            pub fn abort(self) -> Vec<Undelivered> {
                 self.abort_because(crate::bytes::ABORTED)
             }
 
             /// Like [`abort`](Self::abort), with a reason for the readers, truncated to 1024 bytes.
-            pub fn abort_because(mut self, reason: &str) -> Vec<Lacking> {
+            pub fn abort_because(mut self, reason: &str) -> Vec<Undelivered> {
                 block(self.core.abort(&Blocking, reason))
             }
 
             /// The readers that are connected or expected back.
-            pub fn readers(&self) -> Vec<Present> {
+            pub fn readers(&self) -> Vec<PeerStatus> {
                 self.core.present()
             }
 
             /// The readers that have left since the last call, and the elements that each of them
             /// lacked; at most the last 64.
-            pub fn departed(&mut self) -> Vec<Lacking> {
+            pub fn departed(&mut self) -> Vec<Undelivered> {
                 self.core.departed()
             }
         }
 
-        forward!(flush_async, close_async -> Vec<Lacking>, [$($of)*] $end $(<$t>)?);
-        forward!(properties "What can be asked at any time, from any thread: of all readers together.", [$($of)*] $end $(<$t>)?);
+        forward!(flush_async, close_async -> Vec<Undelivered>, [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all readers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
@@ -247,14 +247,14 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the properties; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
             /// The writers that are connected or expected back, and those with elements left to
             /// read.
-            pub fn writers(&mut self) -> Vec<Present> {
+            pub fn writers(&mut self) -> Vec<PeerStatus> {
                 self.core.present()
             }
 
@@ -264,7 +264,7 @@ macro_rules! forward {
             }
         }
 
-        forward!(properties "What can be asked at any time, from any thread: of all writers together.", [$($of)*] $end $(<$t>)?);
+        forward!(properties "Returns the combined properties of all writers; works at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
     (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {

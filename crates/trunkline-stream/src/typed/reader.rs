@@ -154,7 +154,7 @@ impl<T: Plain> Reader<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<Region<'_, T>, StreamError> {
-        if self.core.is_at_hand(count) {
+        if self.core.can_read_now(count) {
             return Ok(Region::new(&mut self.core, count));
         }
         let wanted = Wanted::Exactly(count);

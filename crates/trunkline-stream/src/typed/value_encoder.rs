@@ -46,7 +46,7 @@ impl ValueEncoder {
     /// The bytes are not elements of the type.
     pub(super) fn check(&self, form: ElementForm, bytes: &[u8]) -> Result<(), StreamError> {
         let is_element = |one| decode_whole(&self.data_type, one).is_ok();
-        match self.takes_any_bytes || element::each(form, bytes).all(is_element) {
+        match self.takes_any_bytes || element::split_elements(form, bytes).all(is_element) {
             true => Ok(()),
             false => Err(self.wrong_type()),
         }

@@ -98,7 +98,8 @@ impl ValueReader {
         let form = self.core.form;
         let bytes = self.core.region(count)?;
         let len = bytes.len();
-        let values = element::each(form, bytes).map(|one| decode_whole(&self.data_type, one));
+        let values =
+            element::split_elements(form, bytes).map(|one| decode_whole(&self.data_type, one));
         let values: Vec<Value> = values.collect::<Result<_, _>>()?;
         check(&values)?;
         self.core.release(len, count);

@@ -15,7 +15,7 @@ use trunkline_proto::{FaultCode, FrameKind, VersionRange};
 use trunkline_stream::{Options, Reader, StreamError, Writer};
 
 use crate::proxy::{Fate, Proxy};
-use crate::raw::{Party, Raw};
+use crate::raw::{Raw, RawEndpoint};
 use crate::rig::*;
 
 /// A reader that waits for any writer.
@@ -133,8 +133,8 @@ fn foreign_connections_to_an_endpoint_port_are_closed() {
         let mut raw = Raw::dial(at);
         raw.send(&beginning);
         // The connection may end with or without an answer, but not with a ticket.
-        while let Some(came) = raw.next() {
-            assert_ne!(came.kind(), Some(FrameKind::StreamTicket));
+        while let Some(received) = raw.next() {
+            assert_ne!(received.kind(), Some(FrameKind::StreamTicket));
         }
         // A peer that disconnects in the middle of a frame.
         Raw::dial(at).send(&beginning[..beginning.len().min(9)]);
@@ -158,7 +158,7 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
     let register = Register {
         versions: VersionRange::OURS,
         url: "tl://localhost/wanted".to_owned(),
-        incarnation: Party::reader().incarnation,
+        incarnation: RawEndpoint::reader().incarnation,
         program: "raw".to_owned(),
         pid: 1,
     };
@@ -179,29 +179,29 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
 #[test]
 fn a_ticket_is_good_once_for_whom_it_was_given_to() {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    party.attempt = 1;
+    let mut endpoint = RawEndpoint::writer();
+    endpoint.attempt = 1;
     let url = url(at, "passive");
-    let bad = |mut raw: Raw, party: &Party, ticket| {
-        raw.greet(&party.hello(ticket));
+    let bad = |mut raw: Raw, endpoint: &RawEndpoint, ticket| {
+        raw.greet(&endpoint.hello(ticket));
         assert_eq!(raw.until_refused().code, FaultCode::BadTicket);
     };
     // No ticket, one that was not issued, and one that was issued to another program.
-    bad(Raw::dial(at), &party, None);
-    bad(Raw::dial(at), &party, Some([7; 16]));
+    bad(Raw::dial(at), &endpoint, None);
+    bad(Raw::dial(at), &endpoint, Some([7; 16]));
     let mut raw = Raw::dial(at);
-    let ticket = raw.ask(&url, Party::writer().incarnation);
-    bad(raw, &party, Some(ticket));
+    let ticket = raw.ask(&url, RawEndpoint::writer().incarnation);
+    bad(raw, &endpoint, Some(ticket));
     // That attempt has used it up.
-    bad(Raw::dial(at), &party, Some(ticket));
-    // The party's own ticket on another connection, then replayed by an observer.
-    let ticket = Raw::dial(at).ask(&url, party.incarnation);
+    bad(Raw::dial(at), &endpoint, Some(ticket));
+    // The endpoint's own ticket on another connection, then replayed by an observer.
+    let ticket = Raw::dial(at).ask(&url, endpoint.incarnation);
     let mut raw = Raw::dial(at);
-    raw.greet(&party.hello(Some(ticket)));
+    raw.greet(&endpoint.hello(Some(ticket)));
     raw.welcome();
     let mut reader = thread.join().unwrap();
-    party.attempt += 1;
-    bad(Raw::dial(at), &party, Some(ticket));
+    endpoint.attempt += 1;
+    bad(Raw::dial(at), &endpoint, Some(ticket));
     raw.send(&data(0..3));
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
     assert_eq!(reader.properties().disconnections, 0);
@@ -213,13 +213,13 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
 #[test]
 fn incarnation_alone_does_not_take_over_a_connected_stream() {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (mut raw, end) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (mut raw, end) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     check_run(&[reader.read(LONG).unwrap()], 0);
-    let mut impostor = Party::writer();
-    impostor.incarnation = party.incarnation;
+    let mut impostor = RawEndpoint::writer();
+    impostor.incarnation = endpoint.incarnation;
     impostor.peer = Some(end.incarnation);
     for (attempt, written) in [(100, 0), (101, 24), (102, 8), (103, 800)] {
         impostor.attempt = attempt;
@@ -244,12 +244,12 @@ fn incarnation_alone_does_not_take_over_a_connected_stream() {
 #[test]
 fn outdated_hello_does_not_replace_the_connection() {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (_first, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (_first, _) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
-    let (mut second, _) = party.connect(at, "passive");
-    party.attempt -= 1;
-    let mut late = party.dial(at, "passive");
+    let (mut second, _) = endpoint.connect(at, "passive");
+    endpoint.attempt -= 1;
+    let mut late = endpoint.dial(at, "passive");
     assert_eq!(late.until_refused().code, FaultCode::StreamOutdated);
     second.send(&data(0..3));
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
@@ -259,8 +259,8 @@ fn outdated_hello_does_not_replace_the_connection() {
 /// connection ends, nothing else does, and the stream continues where it was.
 pub fn wrong_for_a_reader(wrong: &[u8]) {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (mut raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (mut raw, _) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     check_run(&[reader.read(LONG).unwrap()], 0);
@@ -275,12 +275,12 @@ pub fn wrong_for_a_reader(wrong: &[u8]) {
         (2, &None),
         "{wrong:?}"
     );
-    party.state = EndState::Writer(WriterState {
+    endpoint.state = EndState::Writer(WriterState {
         kept: 0,
         kept_elements: 0,
         written: 48,
     });
-    let (mut raw, end) = party.connect(at, "passive");
+    let (mut raw, end) = endpoint.connect(at, "passive");
     let EndState::Reader(state) = end.state else {
         panic!("{end:?}")
     };
@@ -341,8 +341,8 @@ fn writer_that_violates_the_protocol_is_disconnected() {
 /// two read. Checks that the other three are sent again.
 pub fn wrong_for_a_writer(wrong: &[u8]) {
     let (at, thread) = waiting_writer();
-    let mut party = Party::reader();
-    let (mut raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::reader();
+    let (mut raw, _) = endpoint.connect(at, "passive");
     let mut writer = thread.join().unwrap();
     writer.write_many(&elements(0..6), LONG).unwrap();
     writer.flush(trunkline_stream::Until::Sent, LONG).unwrap();
@@ -364,7 +364,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
     );
     // The writer continues without its reader, then sends everything from the reader's position.
     writer.write_many(&elements(6..8), LONG).unwrap();
-    party.state = EndState::Reader(ReaderState {
+    endpoint.state = EndState::Reader(ReaderState {
         arrived: 24,
         arrived_elements: 3,
         read: 16,
@@ -373,11 +373,11 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
         credit_elements: 102,
         lost: 0,
     });
-    let (mut raw, _) = party.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(at, "passive");
     let (mut next, mut found) = (24, Vec::new());
     while next < 64 {
-        let came = raw.next_of(FrameKind::StreamData);
-        let (position, bytes) = came.data();
+        let received = raw.next_of(FrameKind::StreamData);
+        let (position, bytes) = received.data();
         assert_eq!(position, next);
         next += bytes.len() as u64;
         found.extend_from_slice(bytes);
@@ -442,8 +442,8 @@ fn reader_that_violates_the_protocol_is_disconnected() {
 #[test]
 fn impossible_hello_is_refused_without_a_change() {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (mut raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (mut raw, _) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     until_filled(&reader, 3);
@@ -457,45 +457,45 @@ fn impossible_hello_is_refused_without_a_change() {
             kept_elements: kept / 8,
             written,
         };
-        party.state = EndState::Writer(state);
-        let refused = party.dial(at, "passive").until_refused();
+        endpoint.state = EndState::Writer(state);
+        let refused = endpoint.dial(at, "passive").until_refused();
         assert_eq!(refused.code, FaultCode::Malformed, "{}", refused.sentence);
         assert_eq!(reader.properties().fault, None);
     }
     // A peer of another name, type or direction.
-    let mut other = party.hello(None).end;
+    let mut other = endpoint.hello(None).end;
     other.url = "tl://localhost/other".to_owned();
-    let mut of_other_type = party.hello(None).end;
+    let mut of_other_type = endpoint.hello(None).end;
     of_other_type.data_type = trunkline_types::DataType::I8;
-    let mut empty = party.hello(None).end;
+    let mut empty = endpoint.hello(None).end;
     empty.capacity = 0;
-    let mut reads = party.hello(None).end;
-    reads.state = Party::reader().state;
+    let mut reads = endpoint.hello(None).end;
+    reads.state = RawEndpoint::reader().state;
     for (end, code) in [
         (other, FaultCode::StreamConnected),
         (of_other_type, FaultCode::StreamType),
         (empty, FaultCode::Malformed),
         (reads, FaultCode::StreamDirection),
     ] {
-        assert_eq!(dial_as(at, &mut party, end).code, code);
+        assert_eq!(dial_as(at, &mut endpoint, end).code, code);
         assert_eq!(reader.properties().fault, None);
     }
-    party.state = EndState::Writer(WriterState {
+    endpoint.state = EndState::Writer(WriterState {
         kept: 0,
         kept_elements: 0,
         written: 32,
     });
-    let (mut raw, _) = party.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(at, "passive");
     raw.send(&data(3..4));
     check_run(&reader.read_many(4, LONG).unwrap(), 0);
 }
 
 /// Sends a hello that describes `end`, and returns the refusal.
-fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto::Fault {
-    party.attempt += 1;
+fn dial_as(at: SocketAddr, endpoint: &mut RawEndpoint, end: StreamEnd) -> trunkline_proto::Fault {
+    endpoint.attempt += 1;
     let mut raw = Raw::dial(at);
-    let ticket = raw.ask(&url(at, "passive"), party.incarnation);
-    let mut hello = party.hello(Some(ticket));
+    let ticket = raw.ask(&url(at, "passive"), endpoint.incarnation);
+    let mut hello = endpoint.hello(Some(ticket));
     hello.end = end;
     raw.greet(&hello);
     let refused = raw.until_refused();
@@ -508,19 +508,19 @@ fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto
 #[test]
 fn data_held_by_neither_end_is_reported_as_lost() {
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (mut raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (mut raw, _) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     until_filled(&reader, 3);
     drop(raw);
     until_connected(&reader, false);
-    party.state = EndState::Writer(WriterState {
+    endpoint.state = EndState::Writer(WriterState {
         kept: 40,
         kept_elements: 5,
         written: 48,
     });
-    let refused = party.dial(at, "passive").until_refused();
+    let refused = endpoint.dial(at, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDataLost,

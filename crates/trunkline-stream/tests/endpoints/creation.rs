@@ -16,11 +16,11 @@ use crate::proxy::Proxy;
 use crate::rig::*;
 
 /// Time limit of an end that is expected to time out.
-const VAIN: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
-fn in_vain(options: Options) -> Options {
+fn with_short_timeout(options: Options) -> Options {
     Options {
-        timeout: Some(VAIN),
+        timeout: Some(SHORT_TIMEOUT),
         ..options
     }
 }
@@ -58,8 +58,8 @@ fn no_peer<T: std::fmt::Debug>((result, waited): (Result<T, StreamError>, Durati
     let Err(StreamError::NoPeer { timeout, .. }) = result else {
         panic!("a time-out expected: {result:?}")
     };
-    assert_eq!(timeout, VAIN);
-    assert!(waited >= VAIN, "{waited:?}");
+    assert_eq!(timeout, SHORT_TIMEOUT);
+    assert!(waited >= SHORT_TIMEOUT, "{waited:?}");
 }
 
 /// Checks that an element is transferred.
@@ -126,7 +126,7 @@ fn creation_returns_only_when_the_peer_is_connected() {
         writer
     });
     // The creation had time to return, but did not.
-    assert!(receiver.recv_timeout(VAIN).is_err());
+    assert!(receiver.recv_timeout(SHORT_TIMEOUT).is_err());
     let reader = reads(&passive, options(8)).unwrap();
     receiver.recv_timeout(CUT_OFF).unwrap();
     check_pair(thread.join().unwrap(), reader);
@@ -187,7 +187,7 @@ fn name_is_exclusive_and_released_with_its_end() {
         let again = again.replacen("TL:", "tl:", 1);
         refused(writes(&again, options(8)), FaultCode::EndpointTaken);
         // Another name at the same port is another endpoint.
-        no_peer(timed(|| reads(&other, in_vain(options(8)))));
+        no_peer(timed(|| reads(&other, with_short_timeout(options(8)))));
         match round % 2 {
             0 => check_pair(writer, reader),
             _ => {
@@ -195,7 +195,7 @@ fn name_is_exclusive_and_released_with_its_end() {
                 drop(writer);
             }
         }
-        no_peer(timed(|| reads(&name, in_vain(options(8)))));
+        no_peer(timed(|| reads(&name, with_short_timeout(options(8)))));
         if round == 3 {
             break;
         }
@@ -212,7 +212,7 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
         refused(result, FaultCode::EndpointNested);
     }
     no_peer(timed(|| {
-        reads(&url(at, "passiveness"), in_vain(options(4)))
+        reads(&url(at, "passiveness"), with_short_timeout(options(4)))
     }));
     check_pair(writer, reader);
 
@@ -250,7 +250,10 @@ fn end_without_its_name_does_not_dial() {
     let error = listener.accept().expect_err("nobody has dialled");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     // An end whose name is free does dial.
-    let free = writes(&fresh("free"), naming(&waiting, in_vain(options(4))));
+    let free = writes(
+        &fresh("free"),
+        naming(&waiting, with_short_timeout(options(4))),
+    );
     assert!(matches!(free, Err(StreamError::NoPeer { .. })), "{free:?}");
     listener.accept().expect("it dials");
     check_pair(writer, reader);
@@ -313,14 +316,16 @@ fn without_a_peer_either_end_waits_to_its_time_out() {
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     for peer in [fresh("nobody"), url(at, "no such")] {
-        let named = in_vain(naming(&peer, options(4)));
+        let named = with_short_timeout(naming(&peer, options(4)));
         no_peer(timed(|| writes(&fresh("w"), named.clone())));
         no_peer(timed(|| reads(&fresh("r"), named.clone())));
         let url = fresh("task");
         no_peer(timed(|| run(Writer::<f64>::create_async(&url, named))));
     }
-    no_peer(timed(|| writes(&fresh("w"), in_vain(options(4)))));
-    no_peer(timed(|| reads(&fresh("r"), in_vain(options(4)))));
+    no_peer(timed(|| {
+        writes(&fresh("w"), with_short_timeout(options(4)))
+    }));
+    no_peer(timed(|| reads(&fresh("r"), with_short_timeout(options(4)))));
     check_pair(writer, reader);
 }
 
@@ -329,17 +334,17 @@ fn without_a_peer_either_end_waits_to_its_time_out() {
 fn one_sided_match_fails_at_one_end_and_waits_at_the_other() {
     for dials in EITHER {
         let (one, other) = (fresh("one"), fresh("other"));
-        let wrong = in_vain(naming(&fresh("third"), options(4)));
+        let wrong = with_short_timeout(naming(&fresh("third"), options(4)));
         let right = naming(&other, options(4));
         let thread = thread::spawn(move || match dials {
             Dials::Writer => timed(|| reads(&other, wrong).map(|_| ())),
             Dials::Reader => timed(|| writes(&other, wrong).map(|_| ())),
         });
-        let told = match dials {
+        let outcome = match dials {
             Dials::Writer => writes(&one, right).map(|_| ()),
             Dials::Reader => reads(&one, right).map(|_| ()),
         };
-        let sentence = refused(told, FaultCode::StreamPeer);
+        let sentence = refused(outcome, FaultCode::StreamPeer);
         assert!(
             sentence.contains("third") && sentence.contains("/one"),
             "{sentence}"
@@ -366,8 +371,8 @@ fn mismatched_type_or_direction_is_an_error_at_both_ends() {
         sentence.contains("f64") && sentence.contains("i64"),
         "{sentence}"
     );
-    let told = thread.join().unwrap();
-    assert_eq!(refused(told, FaultCode::StreamType), sentence);
+    let outcome = thread.join().unwrap();
+    assert_eq!(refused(outcome, FaultCode::StreamType), sentence);
 
     for dials in EITHER {
         let (one, other) = (fresh("one"), fresh("same"));
@@ -384,8 +389,8 @@ fn mismatched_type_or_direction_is_an_error_at_both_ends() {
             "read"
         };
         assert!(sentence.contains(verb), "{sentence}");
-        let told = thread.join().unwrap();
-        assert_eq!(refused(told, FaultCode::StreamDirection), sentence);
+        let outcome = thread.join().unwrap();
+        assert_eq!(refused(outcome, FaultCode::StreamDirection), sentence);
     }
 }
 
@@ -407,8 +412,11 @@ fn mismatched_visitor_does_not_affect_a_connected_end() {
 #[test]
 fn endpoints_that_do_not_name_each_other_time_out() {
     let at = address();
-    let thread = thread::spawn(move || timed(|| reads(&url(at, "r"), in_vain(options(4)))));
-    no_peer(timed(|| writes(&url(at, "w"), in_vain(options(4)))));
+    let thread =
+        thread::spawn(move || timed(|| reads(&url(at, "r"), with_short_timeout(options(4)))));
+    no_peer(timed(|| {
+        writes(&url(at, "w"), with_short_timeout(options(4)))
+    }));
     no_peer(thread.join().unwrap());
 }
 
@@ -603,14 +611,14 @@ fn lesser_end_of_a_mutual_pair_redials() {
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             // The choice is final: from now on, the lesser end is not dialled, except by a dial
             // that was under way.
-            let came = to_lesser.with_state(|state| state.connections);
+            let before = to_lesser.with_state(|state| state.connections);
             to_greater.cut();
             to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             writer.flush(Until::Read, LONG).unwrap();
-            let comes = to_lesser.with_state(|state| state.connections);
-            assert!(comes == came || cut == 0, "who is to be dialled dials");
+            let after = to_lesser.with_state(|state| state.connections);
+            assert!(after == before || cut == 0, "the lesser end was dialled");
         }
     }
 }

@@ -371,9 +371,9 @@ fn successor_with_a_smaller_buffer_is_refused() {
     writer.write(&long, LONG).unwrap();
     reader.close().unwrap();
     let named = |bytes_max| naming(&url(at, "passive"), of_bytes(bytes_max));
-    let told = fault(Reader::<String>::create(&own, named(1 << 12)));
-    let StreamFault::Refused { sentence, .. } = told else {
-        panic!("{told}")
+    let outcome = fault(Reader::<String>::create(&own, named(1 << 12)));
+    let StreamFault::Refused { sentence, .. } = outcome else {
+        panic!("{outcome}")
     };
     assert!(sentence.contains("65536"), "{sentence}");
     assert_eq!(writer.properties().fault, None);
@@ -531,29 +531,29 @@ fn versions_without_overlap_are_reported_at_once() {
             Fate::Forward
         });
         let named = naming(&url(proxy.address(), "passive"), options(4));
-        let vain = Options {
+        let impatient = Options {
             timeout: Some(Duration::from_millis(500)),
             ..options(4)
         };
         let passive = url(at, "passive");
         let thread = thread::spawn(move || match dials {
-            Dials::Writer => Reader::<f64>::create(&passive, vain).map(|_| ()),
-            Dials::Reader => Writer::<f64>::create(&passive, vain).map(|_| ()),
+            Dials::Writer => Reader::<f64>::create(&passive, impatient).map(|_| ()),
+            Dials::Reader => Writer::<f64>::create(&passive, impatient).map(|_| ()),
         });
-        let told = match dials {
+        let outcome = match dials {
             Dials::Writer => fault(Writer::<f64>::create(&fresh("w"), named).map(|_| ())),
             Dials::Reader => fault(Reader::<f64>::create(&fresh("r"), named).map(|_| ())),
         };
-        let (is_code, text) = match &told {
+        let (is_code, text) = match &outcome {
             StreamFault::Refused { code, sentence } => {
                 (*code == FaultCode::VersionMismatch, sentence.clone())
             }
             StreamFault::VersionMismatch(mismatch) => (true, mismatch.to_string()),
-            _ => (false, told.to_string()),
+            _ => (false, outcome.to_string()),
         };
         assert!(
             is_code && text.contains("98") && text.contains("99"),
-            "{told}"
+            "{outcome}"
         );
         assert!(thread.join().unwrap().is_err());
     }

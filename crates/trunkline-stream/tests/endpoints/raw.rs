@@ -18,12 +18,12 @@ use crate::rig::{CUT_OFF, until};
 pub struct Raw(TcpStream);
 
 /// A received frame.
-pub struct Came {
+pub struct ReceivedFrame {
     header: FrameHeader,
     payload: Vec<u8>,
 }
 
-impl Came {
+impl ReceivedFrame {
     pub fn frame(&self) -> Frame<'_> {
         Frame::new(self.header, &self.payload).unwrap()
     }
@@ -60,26 +60,26 @@ impl Raw {
     }
 
     /// The next frame other than a keep-alive; `None` when the other end has closed.
-    pub fn next(&mut self) -> Option<Came> {
+    pub fn next(&mut self) -> Option<ReceivedFrame> {
         loop {
             let mut header = [0; 16];
             self.0.read_exact(&mut header).map_err(closed).ok()?;
             let header = FrameHeader::from_bytes(&header);
             let mut payload = vec![0; header.length as usize];
             self.0.read_exact(&mut payload).map_err(closed).ok()?;
-            let came = Came { header, payload };
-            if came.kind() != Some(FrameKind::StreamKeepalive) {
-                return Some(came);
+            let received = ReceivedFrame { header, payload };
+            if received.kind() != Some(FrameKind::StreamKeepalive) {
+                return Some(received);
             }
         }
     }
 
     /// The next frame of this kind.
-    pub fn next_of(&mut self, kind: FrameKind) -> Came {
+    pub fn next_of(&mut self, kind: FrameKind) -> ReceivedFrame {
         loop {
-            let came = self.next().expect("a frame");
-            if came.kind() == Some(kind) {
-                return came;
+            let received = self.next().expect("a frame");
+            if received.kind() == Some(kind) {
+                return received;
             }
         }
     }
@@ -87,9 +87,9 @@ impl Raw {
     /// Reads until the other end has closed. Returns its goodbye, if it sent one.
     pub fn until_closed(&mut self) -> Option<Goodbye> {
         let mut goodbye = None;
-        while let Some(came) = self.next() {
-            if came.kind() == Some(FrameKind::StreamGoodbye) {
-                goodbye = Some(Goodbye::decode(&came.frame()).unwrap());
+        while let Some(received) = self.next() {
+            if received.kind() == Some(FrameKind::StreamGoodbye) {
+                goodbye = Some(Goodbye::decode(&received.frame()).unwrap());
             }
         }
         goodbye
@@ -97,8 +97,8 @@ impl Raw {
 
     /// Reads until the other end has refused, and closed.
     pub fn until_refused(&mut self) -> Refused {
-        let came = self.next_of(FrameKind::StreamRefused);
-        let refused = Refused::decode(&came.frame()).unwrap();
+        let received = self.next_of(FrameKind::StreamRefused);
+        let refused = Refused::decode(&received.frame()).unwrap();
         assert_eq!(self.until_closed(), None);
         refused
     }
@@ -113,8 +113,8 @@ impl Raw {
         };
         lookup.encode(&mut out);
         self.send(&out);
-        let came = self.next_of(FrameKind::StreamTicket);
-        TicketGrant::decode(&came.frame()).unwrap().ticket
+        let received = self.next_of(FrameKind::StreamTicket);
+        TicketGrant::decode(&received.frame()).unwrap().ticket
     }
 
     pub fn greet(&mut self, hello: &StreamHello) {
@@ -124,8 +124,8 @@ impl Raw {
     }
 
     pub fn welcome(&mut self) -> StreamEnd {
-        let came = self.next_of(FrameKind::StreamWelcome);
-        StreamWelcome::decode(&came.frame()).unwrap().end
+        let received = self.next_of(FrameKind::StreamWelcome);
+        StreamWelcome::decode(&received.frame()).unwrap().end
     }
 }
 
@@ -136,7 +136,7 @@ fn closed(error: std::io::Error) {
 
 /// An endpoint of `f64` that dials.
 #[derive(Clone)]
-pub struct Party {
+pub struct RawEndpoint {
     pub incarnation: Incarnation,
     pub attempt: u64,
     /// Incarnation of the other end that it was connected to.
@@ -145,7 +145,7 @@ pub struct Party {
     pub share: Secret,
 }
 
-impl Party {
+impl RawEndpoint {
     pub fn writer() -> Self {
         Self::new(EndState::Writer(WriterState::default()))
     }
@@ -189,7 +189,7 @@ impl Party {
             peer: self.peer,
             attempt: self.attempt,
             ticket,
-            // The same secret each time, so that the party is recognised when it reconnects.
+            // The same secret each time, so that the endpoint is recognised when it reconnects.
             share: Some(self.share),
             proof: None,
         }

@@ -143,33 +143,33 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// An end with properties.
-pub trait Has {
-    fn has(&self) -> Properties;
+pub trait HasProperties {
+    fn properties(&self) -> Properties;
 }
 
-impl<T: Element> Has for Writer<T> {
-    fn has(&self) -> Properties {
-        self.properties()
+impl<T: Element> HasProperties for Writer<T> {
+    fn properties(&self) -> Properties {
+        Writer::properties(self)
     }
 }
 
-impl<T: Element> Has for Reader<T> {
-    fn has(&self) -> Properties {
-        self.properties()
+impl<T: Element> HasProperties for Reader<T> {
+    fn properties(&self) -> Properties {
+        Reader::properties(self)
     }
 }
 
 /// Waits until an end has noticed that it is, or is not, connected.
-pub fn until_connected(end: &impl Has, is_connected: bool) {
+pub fn until_connected(end: &impl HasProperties, is_connected: bool) {
     until("a change of the connection", || {
-        end.has().is_connected == is_connected
+        end.properties().is_connected == is_connected
     });
 }
 
 /// Waits until an end's buffer holds this number of elements.
-pub fn until_filled(end: &impl Has, elements: u64) {
+pub fn until_filled(end: &impl HasProperties, elements: u64) {
     until(&format!("a fill of {elements}"), || {
-        end.has().in_buffer == elements
+        end.properties().in_buffer == elements
     });
 }
 

@@ -9,7 +9,7 @@ use trunkline_stream::{Reader, StreamError, StreamFault, Until, Writer};
 use crate::bad_input::{
     ack, data, waiting_reader, waiting_writer, wrong_for_a_reader, wrong_for_a_writer,
 };
-use crate::raw::Party;
+use crate::raw::RawEndpoint;
 use crate::rig::*;
 
 /// A stream keeps no last value: elements that were read are gone, and a read waits for the next
@@ -52,53 +52,53 @@ fn endpoint_kind_is_that_of_its_constructor() {
             Dials::Writer => Writer::<f64>::create(&fresh("active"), named).map(|_| ()),
             Dials::Reader => Reader::<f64>::create(&fresh("active"), named).map(|_| ()),
         };
-        for told in [own, other.join().unwrap()] {
-            let Err(StreamError::Fault(StreamFault::Refused { code, .. })) = told else {
-                panic!("{told:?}")
+        for outcome in [own, other.join().unwrap()] {
+            let Err(StreamError::Fault(StreamFault::Refused { code, .. })) = outcome else {
+                panic!("{outcome:?}")
             };
             assert_eq!(code, FaultCode::StreamDirection);
         }
     }
     // A reader that reconnects as a writer is refused, and continues as a reader.
     let (at, thread) = waiting_writer();
-    let mut party = Party::reader();
-    let (raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::reader();
+    let (raw, _) = endpoint.connect(at, "passive");
     let mut writer = thread.join().unwrap();
     drop(raw);
     until_connected(&writer, false);
-    let reads = party.state;
-    party.state = EndState::Writer(WriterState::default());
-    let refused = party.dial(at, "passive").until_refused();
+    let reads = endpoint.state;
+    endpoint.state = EndState::Writer(WriterState::default());
+    let refused = endpoint.dial(at, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDirection,
         "{}",
         refused.sentence
     );
-    party.state = reads;
-    let (mut raw, _) = party.connect(at, "passive");
+    endpoint.state = reads;
+    let (mut raw, _) = endpoint.connect(at, "passive");
     writer.write_many(&elements(0..2), LONG).unwrap();
     raw.send(&ack(2, 2, 102));
     writer.flush(Until::Read, LONG).unwrap();
     assert!(writer.properties().is_writer);
     // The same for a writer that reconnects as a reader.
     let (at, thread) = waiting_reader();
-    let mut party = Party::writer();
-    let (raw, _) = party.connect(at, "passive");
+    let mut endpoint = RawEndpoint::writer();
+    let (raw, _) = endpoint.connect(at, "passive");
     let mut reader = thread.join().unwrap();
     drop(raw);
     until_connected(&reader, false);
-    let writes = party.state;
-    party.state = EndState::Reader(ReaderState::default());
-    let refused = party.dial(at, "passive").until_refused();
+    let writes = endpoint.state;
+    endpoint.state = EndState::Reader(ReaderState::default());
+    let refused = endpoint.dial(at, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDirection,
         "{}",
         refused.sentence
     );
-    party.state = writes;
-    let (mut raw, _) = party.connect(at, "passive");
+    endpoint.state = writes;
+    let (mut raw, _) = endpoint.connect(at, "passive");
     raw.send(&data(0..2));
     check_run(&reader.read_many(2, LONG).unwrap(), 0);
     assert!(!reader.properties().is_writer);

@@ -284,10 +284,10 @@ fn writers_above_the_limit_are_refused() {
     };
     match Writer::<f64>::create(&fresh("other"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
-            let said = last.unwrap().to_string();
+            let message = last.unwrap().to_string();
             assert!(
-                said.contains("already has the maximum number of writers, 1"),
-                "{said}"
+                message.contains("already has the maximum number of writers, 1"),
+                "{message}"
             );
         }
         other => panic!("{other:?}"),

@@ -48,13 +48,16 @@ fn absent_reader_stops_blocking_after_its_limit() {
         until("only one", || writer.readers().len() == 1);
         let departed = writer.departed();
         assert_eq!(departed.len(), 1, "{departed:?}");
-        let (gone_url, lacking) = (gone.properties().url, &departed[0]);
-        assert_eq!(lacking.member.url, gone_url);
-        let fault = lacking.fault.as_ref();
+        let (gone_url, undelivered) = (gone.properties().url, &departed[0]);
+        assert_eq!(undelivered.member.url, gone_url);
+        let fault = undelivered.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
-        assert!(is_gone, "{lacking:?}");
+        assert!(is_gone, "{undelivered:?}");
         // The reader lacks elements that were written before the writer gave it up.
-        assert!(lacking.left.elements > 0 || lacking.lost > 0, "{lacking:?}");
+        assert!(
+            undelivered.left.elements > 0 || undelivered.lost > 0,
+            "{undelivered:?}"
+        );
         // Reported once.
         assert!(writer.departed().is_empty());
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
@@ -63,13 +66,19 @@ fn absent_reader_stops_blocking_after_its_limit() {
         assert_eq!(check_run(&gone.read_many(5, LONG).unwrap(), 0), 5);
         match gone.read(LONG) {
             Err(StreamError::Fault(StreamFault::PeerDestroyed { sentence })) => {
-                assert!(sentence.contains("went on without this one"), "{sentence}");
+                assert!(
+                    sentence.contains("continued without this endpoint"),
+                    "{sentence}"
+                );
             }
             other => panic!("{other:?}"),
         }
-        let lacking = writer.close(LONG);
-        assert_eq!(lacking.len(), 1);
-        assert_eq!((lacking[0].left.elements, &lacking[0].fault), (0, &None));
+        let undelivered = writer.close(LONG);
+        assert_eq!(undelivered.len(), 1);
+        assert_eq!(
+            (undelivered[0].left.elements, &undelivered[0].fault),
+            (0, &None)
+        );
     }
 }
 
@@ -112,13 +121,17 @@ fn close_reports_what_each_reader_lacks() {
     writer.write_many(&elements(0..10), LONG).unwrap();
     until_filled(&readers[0], 5);
     until_filled(&readers[1], 10);
-    let lacking = writer.close(SHORT);
-    let said = lacking
+    let undelivered = writer.close(SHORT);
+    let reports = undelivered
         .iter()
         .map(|l| (l.member.number, l.left.elements, l.left.in_doubt));
-    let mut said: Vec<_> = said.collect();
-    said.sort_by_key(|(_, left, _)| *left);
-    assert_eq!((said[0].1, said[1].1, said[1].2), (0, 5, 0), "{lacking:?}");
+    let mut reports: Vec<_> = reports.collect();
+    reports.sort_by_key(|(_, left, _)| *left);
+    assert_eq!(
+        (reports[0].1, reports[1].1, reports[1].2),
+        (0, 5, 0),
+        "{undelivered:?}"
+    );
     // Each reader gets its elements, and the slow one learns how many bytes are missing.
     assert_eq!(check_run(&readers[1].read_many(20, LONG).unwrap(), 0), 10);
     assert!(matches!(readers[1].read(LONG), Err(StreamError::Ended)));

@@ -98,8 +98,8 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
     // The other reader has lost nothing.
     assert_eq!(check_run(&fast.read_many(50, LONG).unwrap(), 0), 50);
     assert_eq!((fast.lost_total(), slow.lost_total()), (0, 41));
-    let lacking = writer.close(LONG);
-    let mut losses: Vec<u64> = lacking.iter().map(|l| l.lost).collect();
+    let undelivered = writer.close(LONG);
+    let mut losses: Vec<u64> = undelivered.iter().map(|l| l.lost).collect();
     losses.sort_unstable();
     assert_eq!(losses, [0, 41]);
 }
@@ -159,17 +159,17 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
                 proxy.cut_after(random.u64(1..5000));
             }
         }
-        let lacking = writer.close(LONG);
-        assert_eq!(lacking.len(), 3);
+        let undelivered = writer.close(LONG);
+        assert_eq!(undelivered.len(), 3);
         let seen: Vec<Seen> = reads.into_iter().map(|read| read.join().unwrap()).collect();
         for one in &seen {
             assert_eq!((one.next, one.read + one.lost), (count, count));
         }
-        let mut said: Vec<u64> = lacking.iter().map(|l| l.lost).collect();
-        let mut told: Vec<u64> = seen.iter().map(|s| s.lost).collect();
-        said.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(said, told);
+        let mut at_writer: Vec<u64> = undelivered.iter().map(|l| l.lost).collect();
+        let mut at_readers: Vec<u64> = seen.iter().map(|s| s.lost).collect();
+        at_writer.sort_unstable();
+        at_readers.sort_unstable();
+        assert_eq!(at_writer, at_readers);
         assert!(seen[1].losses > 0, "one that was cut has lost something");
     }
     check(number);

@@ -5,8 +5,8 @@ use std::thread;
 use trunkline_proto::FaultCode;
 use trunkline_stream::directory::list;
 use trunkline_stream::{
-    FanOutOptions, FanOutValueWriter, FanOutWriter, Lacking, Options, Policy, Reader, StreamError,
-    StreamFault, Until, ValueReader,
+    FanOutOptions, FanOutValueWriter, FanOutWriter, Options, Policy, Reader, StreamError,
+    StreamFault, Undelivered, Until, ValueReader,
 };
 use trunkline_types::Value;
 
@@ -16,10 +16,14 @@ use crate::several::{fan_out, of, read, spread};
 
 const SLOWEST: Policy = Policy::Slowest;
 
-fn nothing_left(lacking: &[Lacking], readers: usize) {
-    assert_eq!(lacking.len(), readers, "{lacking:?}");
-    for lacking in lacking {
-        assert_eq!((lacking.left.elements, lacking.lost), (0, 0), "{lacking:?}");
+fn nothing_left(undelivered: &[Undelivered], readers: usize) {
+    assert_eq!(undelivered.len(), readers, "{undelivered:?}");
+    for undelivered in undelivered {
+        assert_eq!(
+            (undelivered.left.elements, undelivered.lost),
+            (0, 0),
+            "{undelivered:?}"
+        );
     }
 }
 
@@ -248,7 +252,9 @@ fn later_reader_begins_with_the_next_written_element() {
         // Once all have left, written elements are kept for the next reader.
         first.close().unwrap();
         second.close().unwrap();
-        until("nobody", || writer.readers().is_empty());
+        until("the departure of all readers", || {
+            writer.readers().is_empty()
+        });
         writer.write_many(&values(90..120), LONG).unwrap();
         writer.write_many(&values(120..190), LONG).unwrap();
         assert!(matches!(
@@ -281,10 +287,10 @@ fn readers_above_the_limit_are_refused_until_one_leaves() {
     };
     match Reader::<f64>::create(&fresh("third"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
-            let said = last.unwrap().to_string();
+            let message = last.unwrap().to_string();
             assert!(
-                said.contains("already has the maximum number of readers, 2"),
-                "{said}"
+                message.contains("already has the maximum number of readers, 2"),
+                "{message}"
             );
         }
         other => panic!("{other:?}"),
@@ -367,7 +373,7 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
     let at = address();
     let url = url(at, "out");
     let host = at.ip().to_string();
-    let told = || {
+    let listed = || {
         let found = list(&host, at.port(), None, None, CUT_OFF).unwrap();
         let [one] = found.as_slice() else {
             panic!("{found:?}");
@@ -377,8 +383,8 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(9))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(20, 2, SLOWEST), &readers);
     writer.write_many(&elements(0..12), LONG).unwrap();
-    until("the elements in transit", || told().in_buffer == 7);
-    let status = told();
+    until("the elements in transit", || listed().in_buffer == 7);
+    let status = listed();
     assert_eq!((status.is_writer, status.is_connected), (Some(true), true));
     assert_eq!((status.total, status.capacity), (12, 20));
     assert_eq!(
@@ -386,11 +392,13 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
         ("2 readers", "TCP")
     );
     readers.remove(1).close().unwrap();
-    until("who has left", || {
-        told().peer == readers[0].properties().url
+    until("the departure of a reader", || {
+        listed().peer == readers[0].properties().url
     });
     drop(readers);
-    until("nobody", || told().peer == "0 readers");
-    assert!(!told().is_connected);
+    until("the departure of all readers", || {
+        listed().peer == "0 readers"
+    });
+    assert!(!listed().is_connected);
     assert_eq!(writer.abort(), []);
 }

@@ -34,12 +34,12 @@ fn crash_everywhere(
                         crash: *crash,
                         again: *again,
                     };
-                    let told = std::panic::catch_unwind(|| {
+                    let outcome = std::panic::catch_unwind(|| {
                         let mut world = World::new(durability, Some(plan));
                         world.run(&steps);
                         world.crashes
                     });
-                    match told {
+                    match outcome {
                         Ok(crashes) => seen += crashes,
                         Err(_) => panic!("seed {seed} {durability:?} {plan:?}"),
                     }

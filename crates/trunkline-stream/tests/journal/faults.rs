@@ -69,10 +69,10 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
     disk.set_room(disk.used() + 10);
     for _ in 0..3 {
         let error = append(&mut sut, 2).unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains("/simulated") && said.contains("make room"),
-            "{said}"
+            message.contains("/simulated") && message.contains("free space"),
+            "{message}"
         );
         assert!(error.is_passing());
         assert_eq!(sut.written(), 3 * ELEMENT, "nothing was written");
@@ -91,15 +91,15 @@ fn read_only_disk_is_reported_with_its_folder() {
     let mut sut = writer(&disk).unwrap();
     append(&mut sut, 3).unwrap();
     disk.fail(failure(ErrorKind::ReadOnlyFilesystem));
-    let said = append(&mut sut, 1).unwrap_err().to_string();
+    let message = append(&mut sut, 1).unwrap_err().to_string();
     assert!(
-        said.contains("/simulated") && said.contains("let this program write"),
-        "{said}"
+        message.contains("/simulated") && message.contains("give this program write access"),
+        "{message}"
     );
-    let said = writer(&disk).unwrap_err().to_string();
+    let message = writer(&disk).unwrap_err().to_string();
     assert!(
-        said.contains("/simulated") && said.contains("let this program write"),
-        "{said}"
+        message.contains("/simulated") && message.contains("give this program write access"),
+        "{message}"
     );
     disk.mend();
     let mut sut = writer(&disk).unwrap();
@@ -201,13 +201,15 @@ fn flipped_bit_never_loses_data_silently() {
             format!("{:016x}.log", 1),
             format!("{:016x}.log", 2),
         ];
-        let (mut said, mut cut) = (0, 0);
+        let (mut refused, mut cut) = (0, 0);
         for name in names {
             let len = disk.bytes(&name).unwrap().len() as u64;
             for (offset, bit) in (0..len).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
                 disk.alter(&name, offset, 1 << bit);
                 match writer(&disk.after(Crash::Killed)) {
-                    Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => said += 1,
+                    Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => {
+                        refused += 1
+                    }
                     Err(error) => panic!("{error}"),
                     Ok(mut sut) => {
                         cut += 1;
@@ -221,7 +223,7 @@ fn flipped_bit_never_loses_data_silently() {
                 disk.alter(&name, offset, 1 << bit);
             }
         }
-        assert!(said > 2000 && cut > 100, "{said} {cut}");
+        assert!(refused > 2000 && cut > 100, "{refused} {cut}");
     }
 }
 
@@ -245,8 +247,8 @@ fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
     sut.finish_sync(job.run()).unwrap_err();
     disk.mend();
     let written = sut.written();
-    let told = sut.trim(written, written / ELEMENT);
-    assert!(told.is_err(), "the cursor was written");
+    let trimmed = sut.trim(written, written / ELEMENT);
+    assert!(trimmed.is_err(), "the cursor was written");
     let nothing = Tear {
         bytes: 0,
         rest: Rest::Gone,
@@ -274,9 +276,9 @@ fn a_journal_serves_its_own_endpoint_only() {
         ..owner(true)
     };
     for other in [&other_url, &other_type] {
-        let said = open(other).unwrap_err().to_string();
-        let of = "that of the writer tl://localhost/x, of elements of 8 bytes";
-        assert!(said.contains(of), "{said}");
+        let message = open(other).unwrap_err().to_string();
+        let of = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
+        assert!(message.contains(of), "{message}");
     }
     let disk = Arc::new(disk.clone());
     let reader = ReaderJournal::open(disk, &owner(false), BOUNDS, Durability::Process);

@@ -111,12 +111,12 @@ fn close_reports_a_journal_that_was_not_emptied() {
     };
     let closed = closing.join().unwrap();
     assert_eq!((closed.elements, closed.in_doubt), (0, 0));
-    let told = [closed.journal_error, Some(of_reader)];
+    let errors = [closed.journal_error, Some(of_reader)];
     for side in [0, 1] {
-        let said = told[side].as_ref().unwrap().to_string();
+        let message = errors[side].as_ref().unwrap().to_string();
         let folder = pair.journal(side);
-        assert!(said.contains(folder.to_str().unwrap()), "{said}");
-        assert_eq!(monitors[side].properties().journal, told[side]);
+        assert!(message.contains(folder.to_str().unwrap()), "{message}");
+        assert_eq!(monitors[side].properties().journal, errors[side]);
         mend(&pair, side);
     }
     // Both ends continue at the end of the stream; after that, another stream begins.

@@ -108,8 +108,8 @@ fn journaled_reader_reconnects_to_a_writer_without_journal() {
         ..options
     };
     let created = Writer::<u64>::create(&pair.url(0), impatient);
-    let said = created.unwrap_err().to_string();
-    assert!(said.contains("connected already"), "{said}");
+    let message = created.unwrap_err().to_string();
+    assert!(message.contains("connected already"), "{message}");
     // Uncommitted elements are delivered again.
     assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
     let error = reader.read(CUT_OFF).unwrap_err();
@@ -258,7 +258,7 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
         assert_eq!(second.read_many(2, CUT_OFF).unwrap(), [0, 1]);
         first.flush(Until::Available, CUT_OFF).unwrap();
         let journal = pair.journal(side);
-        let said = if side == 0 {
+        let message = if side == 0 {
             drop(first);
             std::fs::remove_dir_all(journal).unwrap();
             let created = writer().and_then(|mut writer| writer.write(&9, CUT_OFF));
@@ -272,15 +272,15 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
             std::fs::remove_dir_all(journal).unwrap();
             // The writer takes this reader for the one that continues the stream.
             let local = reader().and_then(|mut reader| reader.read(CUT_OFF));
-            let is_told = matches!(
+            let is_reported = matches!(
                 local,
                 Err(StreamError::Fault(StreamFault::DataLost { bytes: 32 }))
             );
-            assert!(is_told, "{local:?}");
+            assert!(is_reported, "{local:?}");
             first.write(&4, CUT_OFF).unwrap_err().to_string()
         };
-        let is_told = said.contains("are lost") || said.contains("is lost");
-        assert!(is_told, "{said}");
+        let is_reported = message.contains("are lost") || message.contains("is lost");
+        assert!(is_reported, "{message}");
     }
 }
 
@@ -362,14 +362,14 @@ fn a_folder_that_cannot_be_used_is_named() {
     std::fs::write(&file, "").unwrap();
     let mut options = pair.options(0);
     options.journal = Some(JournalOptions::at(file.join("below it")));
-    let said = Writer::<u64>::create(&pair.url(0), options)
+    let message = Writer::<u64>::create(&pair.url(0), options)
         .unwrap_err()
         .to_string();
-    assert!(said.contains("a file/below it"), "{said}");
+    assert!(message.contains("a file/below it"), "{message}");
     let (_writer, _reader) = pair.both::<u64>();
     let mut second = pair.options(0);
     second.peer = None;
     let url = format!("tl://localhost:{}/other", free_port());
-    let said = Writer::<u64>::create(&url, second).unwrap_err().to_string();
-    assert!(said.contains("another endpoint uses it"), "{said}");
+    let message = Writer::<u64>::create(&url, second).unwrap_err().to_string();
+    assert!(message.contains("another endpoint uses it"), "{message}");
 }

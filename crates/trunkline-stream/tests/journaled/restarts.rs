@@ -29,8 +29,8 @@ fn reader_without_a_journal_does_not_match_a_writers_journal() {
         let of_writer = writer.write(&7, CUT_OFF).unwrap_err();
         assert!(of_writer.to_string().contains("journal"), "{of_writer}");
         assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
-        let said = writer.properties().fault.map(|fault| fault.to_string());
-        assert_eq!(said, Some(of_writer.to_string()));
+        let message = writer.properties().fault.map(|fault| fault.to_string());
+        assert_eq!(message, Some(of_writer.to_string()));
         drop(writer);
         // A reader that is accepted as a successor gets the written elements.
         let anybody = Options {

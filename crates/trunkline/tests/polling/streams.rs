@@ -173,7 +173,7 @@ fn each_of_several_readers_may_poll() {
                         writer
                             .close(LONG)
                             .iter()
-                            .all(|lacking| lacking.left.elements == 0)
+                            .all(|undelivered| undelivered.left.elements == 0)
                     );
                 });
                 let readers = ["polled/a", "polled/b"].map(|url| {

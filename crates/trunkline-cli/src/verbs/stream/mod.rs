@@ -264,7 +264,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         // The message names the options of this command.
         StreamError::NotHere { host } => {
             let sentence = format!(
-                "an endpoint cannot be created on another machine, {host}; leave the host out of \
+                "an endpoint cannot be created on another machine, {host}; remove the host from \
                  this name, and name the endpoint on {host} with --to or --from"
             );
             Problem::new(exit, code, sentence)

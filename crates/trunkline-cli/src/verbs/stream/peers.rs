@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use trunkline::stream::{Lacking, Member, Present, Properties, RunEnd, StreamError, StreamFault};
+use trunkline::stream::{
+    Member, PeerStatus, Properties, RunEnd, StreamError, StreamFault, Undelivered,
+};
 use trunkline_types::DataType;
 
 use super::events::StreamEvent;
@@ -25,7 +27,7 @@ pub(super) enum PeerEvent {
     /// A peer has connected. With `is_twin`, another connected writer has the same name.
     Connected { member: Arc<Member>, is_twin: bool },
     /// A reader has left, or was disconnected at the end, with the elements that it lacks.
-    ReaderLeft(Lacking),
+    ReaderLeft(Undelivered),
     /// A writer has ended, after this number of elements was read from it.
     WriterEnded {
         member: Arc<Member>,
@@ -58,13 +60,13 @@ impl PeerEvent {
                 same_name: *is_twin,
                 is_again: false,
             },
-            PeerEvent::ReaderLeft(lacking) => StreamEvent::StreamReader {
+            PeerEvent::ReaderLeft(undelivered) => StreamEvent::StreamReader {
                 url,
-                peer: lacking.member.url.clone(),
-                left: lacking.left.elements,
-                in_doubt: lacking.left.in_doubt,
-                lost: lacking.lost,
-                why: lacking.fault.clone().map(StreamError::from).into(),
+                peer: undelivered.member.url.clone(),
+                left: undelivered.left.elements,
+                in_doubt: undelivered.left.in_doubt,
+                lost: undelivered.lost,
+                why: undelivered.fault.clone().map(StreamError::from).into(),
             },
             PeerEvent::WriterEnded {
                 member,
@@ -80,7 +82,7 @@ impl PeerEvent {
     }
 }
 
-pub(super) fn readers_text(readers: &[Present]) -> String {
+pub(super) fn readers_text(readers: &[PeerStatus]) -> String {
     let mut text = format!(" · {}", counted(readers.len() as u64, "reader"));
     for reader in readers.iter().filter(|reader| reader.lost > 0) {
         let lost = format!(" · {} lost {}", reader.member.url, reader.lost);
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn progress_shows_losses_per_reader() {
-        let present = |number, lost| Present {
+        let present = |number, lost| PeerStatus {
             member: member(number),
             is_connected: true,
             waiting: 0,
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn missing_elements_of_a_departed_reader_are_reported_with_the_reason() {
-        let mut lacking = Lacking {
+        let mut undelivered = Undelivered {
             member: member(3),
             left: Left {
                 elements: 5,
@@ -134,20 +136,20 @@ mod tests {
             lost: 7,
             fault: None,
         };
-        let text = |lacking: &Lacking| {
-            let event = PeerEvent::ReaderLeft(lacking.clone());
+        let text = |undelivered: &Undelivered| {
+            let event = PeerEvent::ReaderLeft(undelivered.clone());
             event
                 .event("tl://localhost/out", &DataType::F64)
                 .to_string()
         };
         assert_eq!(
-            text(&lacking),
+            text(&undelivered),
             "tl://localhost/m3: 5 elements not delivered (2 in transit), 7 were lost because it \
              was too slow"
         );
-        lacking.fault = Some(StreamFault::PeerRestarted);
-        lacking.lost = 0;
-        let text = text(&lacking);
+        undelivered.fault = Some(StreamFault::PeerRestarted);
+        undelivered.lost = 0;
+        let text = text(&undelivered);
         let begin = "tl://localhost/m3 has left: 5 elements had not arrived (2 in transit); ";
         assert!(
             text.starts_with(begin) && text.len() > begin.len(),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trunkline::stream::{
-    Closed, FanOutOptions, FanOutValueWriter, JournalError, Lacking, Left, Policy, Properties,
-    StreamError, Until, ValueWriter,
+    Closed, FanOutOptions, FanOutValueWriter, JournalError, Left, Policy, Properties, StreamError,
+    Undelivered, Until, ValueWriter,
 };
 use trunkline_types::Value;
 
@@ -183,7 +183,7 @@ impl FanOut {
         let departed = self.writer.departed();
         let present = self.writer.readers();
         let present = present.iter().map(|reader| &reader.member);
-        let departed_members = departed.iter().map(|lacking| &lacking.member);
+        let departed_members = departed.iter().map(|undelivered| &undelivered.member);
         for member in departed_members.chain(present) {
             if self.known.insert(member.number) {
                 self.tally.readers += 1;
@@ -195,16 +195,16 @@ impl FanOut {
                 });
             }
         }
-        for lacking in departed {
-            self.known.remove(&lacking.member.number);
-            self.unfetched = lacking.left.elements;
-            self.tally.take(&lacking);
-            events.push(PeerEvent::ReaderLeft(lacking));
+        for undelivered in departed {
+            self.known.remove(&undelivered.member.number);
+            self.unfetched = undelivered.left.elements;
+            self.tally.take(&undelivered);
+            events.push(PeerEvent::ReaderLeft(undelivered));
         }
         events
     }
 
-    fn end(mut self, close: impl FnOnce(FanOutValueWriter) -> Vec<Lacking>) -> CloseReport {
+    fn end(mut self, close: impl FnOnce(FanOutValueWriter) -> Vec<Undelivered>) -> CloseReport {
         let mut events = self.peer_events();
         let kept = self.writer.properties().in_buffer;
         let Self {
@@ -218,9 +218,9 @@ impl FanOut {
             // missing. The elements that it had not received were counted when it left.
             tally.left.elements += kept.saturating_sub(unfetched);
         }
-        for lacking in close(writer) {
-            tally.take(&lacking);
-            events.push(PeerEvent::ReaderLeft(lacking));
+        for undelivered in close(writer) {
+            tally.take(&undelivered);
+            events.push(PeerEvent::ReaderLeft(undelivered));
         }
         CloseReport {
             left: tally.left,
@@ -232,12 +232,12 @@ impl FanOut {
 }
 
 impl Tally {
-    fn take(&mut self, lacking: &Lacking) {
-        self.lost += lacking.lost;
+    fn take(&mut self, undelivered: &Undelivered) {
+        self.lost += undelivered.lost;
         // A reader that was destroyed by its own program does not need the rest.
-        if !lacking.fault.as_ref().is_some_and(is_voluntary) {
-            self.left.elements += lacking.left.elements;
-            self.left.in_doubt += lacking.left.in_doubt;
+        if !undelivered.fault.as_ref().is_some_and(is_voluntary) {
+            self.left.elements += undelivered.left.elements;
+            self.left.in_doubt += undelivered.left.in_doubt;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_stream::journal::SyncJob;
-use trunkline_stream::sim::Driven;
+use trunkline_stream::sim::SimEndpoint;
 use trunkline_types::Tick;
 
 use crate::streams::net::{Conn, Holder};
@@ -12,7 +12,7 @@ use crate::streams::net::{Conn, Holder};
 /// An end of a process, and its transport.
 pub struct Slot {
     pub number: u64,
-    pub end: Arc<dyn Driven>,
+    pub end: Arc<dyn SimEndpoint>,
     pub conn: Option<u64>,
     /// Time at which the current dial ends.
     pub dial: Option<Tick>,
@@ -32,7 +32,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub fn new(number: u64, end: Arc<dyn Driven>, now: Tick) -> Self {
+    pub fn new(number: u64, end: Arc<dyn SimEndpoint>, now: Tick) -> Self {
         Self {
             number,
             end,

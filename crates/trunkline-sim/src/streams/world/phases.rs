@@ -146,7 +146,7 @@ impl World {
                 return;
             }
         }
-        let lineage = |end: &Arc<dyn sim::Driven>| ctx::lineage(end.incarnation());
+        let lineage = |end: &Arc<dyn sim::SimEndpoint>| ctx::lineage(end.incarnation());
         let (writer, own) = (lineage(writer), lineage(reader));
         let mut checker = self.shared.checker.borrow_mut();
         let life = checker.life_of(writer);

@@ -134,7 +134,7 @@ impl World {
                     .say(now, || format!("side {side} is done: {exit:?}"));
             }
         }
-        let (end, count) = running.process.seated();
+        let (end, count) = running.process.ends();
         if let (Some(end), true) = (end, count != running.seen) {
             running.seen = count;
             self.shared.ends.borrow_mut()[side] = Some(end.clone());

@@ -23,11 +23,11 @@ impl ReaderCore {
             // journal may already be in its next stream, and must not be mistaken for the writer of
             // this one.
             let has_journal = self.journal.is_some();
-            let told = |end: &mut StreamEndpoint<ReaderEnd>, _| {
+            let writer_knows = |end: &mut StreamEndpoint<ReaderEnd>, _| {
                 let is_gone = has_journal && !end.link.is_connected();
                 (end.link.is_over() || is_gone).then_some(())
             };
-            let _is_told = self.link.wait(waits, Some(soon), told).await;
+            let _writer_knows = self.link.wait(waits, Some(soon), writer_knows).await;
         }
         self.link.with(|end, _, _| {
             end.poll_ring();

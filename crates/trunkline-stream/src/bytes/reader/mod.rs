@@ -19,7 +19,7 @@ use crate::directory::Registration;
 use crate::element::LENGTH_BYTES;
 use crate::end::{EndpointRole, ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
@@ -43,7 +43,7 @@ pub struct ReaderCore {
     /// Copies of elements that vary in size.
     copied: Vec<u8>,
     /// Position of the next gap, if the writer drops elements.
-    lost_at: Option<Arc<AtomicU64>>,
+    gap_at: Option<Arc<AtomicU64>>,
     /// Set if the end has a journal.
     journal: Option<Commits>,
     registration: Option<Registration>,
@@ -56,13 +56,13 @@ struct Elements<'a> {
     elements: u64,
 }
 
-impl Ring for Elements<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Elements<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         self.ring.has(self.bytes, self.elements).unwrap_or(false)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         let waits = self.ring.wait_for(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
@@ -79,29 +79,29 @@ pub(crate) enum Wanted {
 }
 
 impl ReaderCore {
-    pub(crate) fn new(met: ConnectedEnd<ReaderEnd>, ring: ElementConsumer) -> Self {
-        let (is_shared, capacity) = met
+    pub(crate) fn new(connected: ConnectedEnd<ReaderEnd>, ring: ElementConsumer) -> Self {
+        let (is_shared, capacity) = connected
             .link
             .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
-        let lost_at = met.link.with(|end, _, _| {
+        let gap_at = connected.link.with(|end, _, _| {
             let drops = end
                 .link
                 .peer()
                 .is_some_and(|peer| peer.features.contains(Features::DROPS));
-            drops.then(|| end.inner.lost_at.clone())
+            drops.then(|| end.inner.gap_at.clone())
         });
         Self {
             capacity,
-            lost_at,
-            link: met.link,
+            gap_at,
+            link: connected.link,
             ring,
-            form: met.form,
+            form: connected.form,
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
-            wait_policy: WaitPolicy::new(met.spin),
+            wait_policy: WaitPolicy::new(connected.spin),
             copied: Vec::new(),
             journal: None,
-            registration: met.registration,
+            registration: connected.registration,
         }
     }
 
@@ -121,14 +121,14 @@ impl ReaderCore {
     pub(crate) fn available(&mut self) -> usize {
         // The link detects invalid positions from the other program.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
-        let elements = elements.min(self.capacity).min(self.before_lost());
+        let elements = elements.min(self.capacity).min(self.elements_before_gap());
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
     /// Number of elements before the next gap.
     #[inline]
-    fn before_lost(&self) -> u64 {
-        match &self.lost_at {
+    fn elements_before_gap(&self) -> u64 {
+        match &self.gap_at {
             None => u64::MAX,
             // Acquire: elements after the gap were put into the ring after this was set.
             Some(at) => at
@@ -141,11 +141,11 @@ impl ReaderCore {
     #[inline(always)]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
         let is_read = self.journal.is_none()
-            && (self.lost_at.is_none() || self.has(count))
+            && (self.gap_at.is_none() || self.has(count))
             && count as u64 <= self.capacity
             && self.ring.pull(into, count as u64).unwrap_or(false);
         if is_read {
-            self.gave_back();
+            self.after_release();
         }
         is_read
     }
@@ -182,7 +182,7 @@ impl ReaderCore {
 
     /// Returns true if the elements are available and nothing has to be done before reading them.
     #[inline]
-    pub(crate) fn is_at_hand(&mut self, count: usize) -> bool {
+    pub(crate) fn can_read_now(&mut self, count: usize) -> bool {
         self.journal.is_none() && self.has(count)
     }
 
@@ -196,11 +196,11 @@ impl ReaderCore {
         // elements.
         count as u64 <= self.capacity
             && self.ring.has(bytes, count as u64).unwrap_or(false)
-            && count as u64 <= self.before_lost()
+            && count as u64 <= self.elements_before_gap()
     }
 
     /// The result of a call that reaches a gap: first the elements before it, then the loss.
-    fn at_lost(
+    fn at_gap(
         &mut self,
         end: &mut StreamEndpoint<ReaderEnd>,
     ) -> Option<Result<usize, StreamError>> {
@@ -208,7 +208,7 @@ impl ReaderCore {
         match at.saturating_sub(self.ring.read_elements()) {
             0 => {
                 end.link.take_lost();
-                end.inner.note_lost(&end.link);
+                end.inner.note_gap(&end.link);
                 Some(Err(StreamError::Lost { elements }))
             }
             before => usize::try_from(before).ok().map(Ok),
@@ -236,7 +236,7 @@ impl ReaderCore {
             if self.has(count) {
                 return Some(Ok(count));
             }
-            if let Some(lost) = self.at_lost(end) {
+            if let Some(lost) = self.at_gap(end) {
                 return Some(lost);
             }
             let failed = end.journal_error();
@@ -248,14 +248,14 @@ impl ReaderCore {
                 // asks for, or nothing.
                 return Some(Err(error.into()));
             }
-            let error = over(&end.link)?;
+            let error = end_of_stream_error(&end.link)?;
             // At this point everything that arrived is in the ring.
             let left = self.available();
             Some(if left > 0 { Ok(left) } else { Err(error) })
         });
         match found.await {
             Some(result) => result,
-            None => Err(self.link.gave_up(timeout, NOT_COME)),
+            None => Err(self.link.wait_error(timeout, NOT_ARRIVED)),
         }
     }
 
@@ -274,14 +274,14 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
-        if self.wait_policy.is_there(&mut elements) {
+        if self.wait_policy.poll_briefly(&mut elements) {
             return Ok(count);
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut elements, over);
+        let found = link.wait_shared(waits, policy, timeout, &mut elements, end_of_stream_error);
         match found.await {
             Ok(true) => Ok(count),
-            Ok(false) => Err(self.link.gave_up(timeout, NOT_COME)),
+            Ok(false) => Err(self.link.wait_error(timeout, NOT_ARRIVED)),
             Err(error) => match self.available() {
                 0 => Err(error),
                 left => Ok(left.min(count)),
@@ -362,12 +362,12 @@ impl ReaderCore {
         if self.copied.capacity() > COPIED_KEPT {
             self.copied = Vec::new();
         }
-        self.gave_back();
+        self.after_release();
     }
 
     /// Makes sure that the writer learns that the ring has room again.
     #[inline(always)]
-    fn gave_back(&mut self) {
+    fn after_release(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
             self.give_credit();
         }
@@ -387,10 +387,10 @@ impl ReaderCore {
     }
 }
 
-const NOT_COME: &str = "not all of the elements have come";
+const NOT_ARRIVED: &str = "not enough elements have arrived";
 
 /// The reason why nothing more arrives; elements that have arrived can still be read.
-fn over(link: &ReaderLink) -> Option<StreamError> {
+fn end_of_stream_error(link: &ReaderLink) -> Option<StreamError> {
     // The end takes precedence over a fault: the connection of a stream that has ended is also
     // gone.
     if let Some(close) = link.end().filter(|close| close.position <= link.arrived()) {

@@ -13,8 +13,8 @@ use crate::wait::Waits;
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason given to the reader if its writer is closed before the reader has received everything.
-pub(crate) const NOT_TAKEN_IN_TIME: &str =
-    "it was closed, and the reader did not take the remaining elements in time";
+pub(crate) const NOT_RECEIVED_IN_TIME: &str =
+    "it was closed, and the reader did not receive the remaining elements in time";
 
 /// Reason given to the reader if its writer is aborted without a reason.
 pub(crate) const ABORTED: &str = "its program aborted it";
@@ -60,7 +60,7 @@ impl WriterCore {
             Some(()) => self.end(None),
             // The next incarnation of this end sends the rest.
             None if self.journal.is_some() => self.end(None),
-            None => self.abort(waits, NOT_TAKEN_IN_TIME).await,
+            None => self.abort(waits, NOT_RECEIVED_IN_TIME).await,
         }
     }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use trunkline_proto::message::stream::Until;
 use trunkline_ring::ElementProducer;
 
-use super::{WriterCore, over};
+use super::{WriterCore, end_of_stream_error};
 use crate::end::{EndpointRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::Ring;
+use crate::handle::RingCondition;
 use crate::wait::Waits;
 
-const NOT_READ: &str = "not all elements have come so far";
+const NOT_REACHED: &str = "not all elements have reached the requested state";
 
 /// A wait until this many elements have been read in total.
 struct Read<'a> {
@@ -19,17 +19,17 @@ struct Read<'a> {
     elements: u64,
 }
 
-impl Ring for Read<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Read<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         let read = self.ring.read_elements();
         read.is_ok_and(|read| read >= self.elements)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         // Asks for more room than can exist, so that any change wakes this end.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
-        self.has()
+        self.holds()
     }
 
     fn position(&self) -> u64 {
@@ -56,18 +56,18 @@ impl WriterCore {
             return self.flush_shared(waits, until, timeout).await;
         }
         let written = self.ring.written_elements();
-        self.flushes_each = written.saturating_sub(self.flushed) <= 1;
+        self.flushes_each_element = written.saturating_sub(self.flushed) <= 1;
         self.flushed = written;
         let has_sent = std::mem::take(&mut self.has_sent) && self.unsent == 0;
         if has_sent && until == Until::Sent && timeout == Some(Duration::ZERO) {
             return Ok(());
         }
         self.unsent = 0;
-        let flushes_each = self.flushes_each;
+        let flushes_each_element = self.flushes_each_element;
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.poll_ring();
-            if flushes_each {
-                end.rest_now();
+            if flushes_each_element {
+                end.stop_polling_now();
             }
             let position = end.link.flush(until);
             (position, end.link.is_reached(until, position))
@@ -81,11 +81,11 @@ impl WriterCore {
                 if end.link.is_reached(until, position) {
                     return Some(Ok(()));
                 }
-                over(&end.link).map(Err)
+                end_of_stream_error(&end.link).map(Err)
             });
         match reached.await {
             Some(result) => result,
-            None => Err(self.link.gave_up(timeout, NOT_READ)),
+            None => Err(self.link.wait_error(timeout, NOT_REACHED)),
         }
     }
 
@@ -124,14 +124,17 @@ impl WriterCore {
             ring: &mut self.ring,
             elements: target,
         };
-        if read.has() || timeout == Some(Duration::ZERO) || self.wait_policy.is_there(&mut read) {
+        if read.holds()
+            || timeout == Some(Duration::ZERO)
+            || self.wait_policy.poll_briefly(&mut read)
+        {
             return Ok(());
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut read, over);
+        let found = link.wait_shared(waits, policy, timeout, &mut read, end_of_stream_error);
         match found.await? {
             true => Ok(()),
-            false => Err(self.link.gave_up(timeout, NOT_READ)),
+            false => Err(self.link.wait_error(timeout, NOT_REACHED)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_proto::message::stream::Until;
 
-use super::{WriterCore, over};
+use super::{WriterCore, end_of_stream_error};
 use crate::error::StreamError;
 use crate::journal::{Durability, JournalError};
 use crate::wait::Waits;
@@ -28,17 +28,19 @@ impl WriterCore {
         self.check_size(bytes.len(), elements)?;
         let count = elements as u64;
         // Sends the elements at once if possible.
-        let written = self.link.with(|end, _, _| match over(&end.link) {
-            Some(error) => Err(error),
-            None => end.write(bytes, count),
-        })?;
+        let written = self
+            .link
+            .with(|end, _, _| match end_of_stream_error(&end.link) {
+                Some(error) => Err(error),
+                None => end.write(bytes, count),
+            })?;
         let mark = match written {
             Some(mark) => mark,
             None => {
                 let found = self
                     .link
                     .wait(waits, self.link.deadline(timeout), |end, _| {
-                        if let Some(error) = over(&end.link) {
+                        if let Some(error) = end_of_stream_error(&end.link) {
                             return Some(Err(error));
                         }
                         end.write(bytes, count).transpose()
@@ -49,7 +51,7 @@ impl WriterCore {
                         self.link
                             .with(|end, _, _| end.link.set_short_of_room(false));
                         let what = "the journal has no room for all of the elements";
-                        return Err(self.link.gave_up(timeout, what));
+                        return Err(self.link.wait_error(timeout, what));
                     }
                 }
             }

@@ -14,13 +14,13 @@ use super::ConnectedEnd;
 use crate::directory::Registration;
 use crate::end::{EndpointRole, GATHER_BYTES, WriterEnd, Writing};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
 
 pub use self::closed::Closed;
-pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
 
 pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
@@ -30,13 +30,13 @@ pub struct WriterCore {
     capacity: u64,
     bytes_max: u64,
     /// Length of the longest element known to fit both buffers.
-    fits: usize,
+    longest_checked: usize,
     /// Bytes written since the link last polled the ring.
     unsent: u64,
     /// Total number of elements written at the last flush.
     flushed: u64,
     /// The last flush covered at most one element.
-    flushes_each: bool,
+    flushes_each_element: bool,
     /// The last write was already sent, so a flush has nothing to send.
     has_sent: bool,
     /// The ring is shared with the other end's process.
@@ -63,15 +63,15 @@ struct Room<'a> {
     elements: u64,
 }
 
-impl Ring for Room<'_> {
-    fn has(&mut self) -> bool {
+impl RingCondition for Room<'_> {
+    fn holds(&mut self) -> bool {
         // The link detects invalid positions from the other program.
         self.ring
             .has_room(self.bytes, self.elements)
             .unwrap_or(false)
     }
 
-    fn say(&mut self) -> bool {
+    fn announce_wait(&mut self) -> bool {
         let waits = self.ring.wait_for_room(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
@@ -82,29 +82,29 @@ impl Ring for Room<'_> {
 }
 
 impl WriterCore {
-    pub(crate) fn new(met: ConnectedEnd<WriterEnd>, ring: ElementProducer) -> Self {
-        let (capacity, bytes_max) = met.link.with(|end, _, _| {
+    pub(crate) fn new(connected: ConnectedEnd<WriterEnd>, ring: ElementProducer) -> Self {
+        let (capacity, bytes_max) = connected.link.with(|end, _, _| {
             let options = end.link.options();
             (options.capacity, options.bytes_max)
         });
         Self {
             capacity,
             bytes_max,
-            fits: 0,
-            is_shared: is_shared(&met.link),
+            longest_checked: 0,
+            is_shared: is_shared(&connected.link),
             woken_at: None,
-            writing: met.link.with(|end, _, _| end.inner.writing()),
-            over: met.link.with(|end, _, _| end.over()),
-            link: met.link,
+            writing: connected.link.with(|end, _, _| end.inner.writing()),
+            over: connected.link.with(|end, _, _| end.over()),
+            link: connected.link,
             ring,
-            form: met.form,
+            form: connected.form,
             unsent: 0,
             flushed: 0,
-            flushes_each: false,
+            flushes_each_element: false,
             has_sent: false,
-            wait_policy: WaitPolicy::new(met.spin),
+            wait_policy: WaitPolicy::new(connected.spin),
             journal: None,
-            registration: met.registration,
+            registration: connected.registration,
         }
     }
 
@@ -169,8 +169,8 @@ impl WriterCore {
 
     #[cold]
     fn end_error(&self) -> StreamError {
-        let over = self.link.with(|end, _, _| over(&end.link));
-        over.unwrap_or(StreamError::Closed)
+        let error = self.link.with(|end, _, _| end_of_stream_error(&end.link));
+        error.unwrap_or(StreamError::Closed)
     }
 
     /// Appends to the ring if there is room, and makes sure that the elements are sent.
@@ -227,10 +227,10 @@ impl WriterCore {
     fn wake(&mut self) {
         self.unsent = 0;
         self.woken_at = Some(self.ring.written_elements());
-        let flushes_each = std::mem::take(&mut self.flushes_each);
+        let flushes_each_element = std::mem::take(&mut self.flushes_each_element);
         (self.is_shared, self.has_sent) = self.link.with(|end, _, _| {
             end.wake();
-            let sends = flushes_each && end.rest_now();
+            let sends = flushes_each_element && end.stop_polling_now();
             (end.ring_bell(), sends)
         });
     }
@@ -257,21 +257,21 @@ impl WriterCore {
                 bytes: bytes as u64,
                 elements: elements as u64,
             };
-            if self.wait_policy.is_there(&mut room) {
+            if self.wait_policy.poll_briefly(&mut room) {
                 return Ok(());
             }
             let (link, policy) = (&self.link, &mut self.wait_policy);
-            let found = link.wait_shared(waits, policy, timeout, &mut room, over);
+            let found = link.wait_shared(waits, policy, timeout, &mut room, end_of_stream_error);
             return match found.await? {
                 true => Ok(()),
-                false => Err(self.link.gave_up(timeout, NO_ROOM)),
+                false => Err(self.link.wait_error(timeout, NO_ROOM)),
             };
         }
         let ring = &mut self.ring;
         let until = self.link.deadline(timeout);
         let (bytes, count) = (bytes as u64, elements as u64);
         let found = self.link.wait(waits, until, |end, _| {
-            if let Some(error) = over(&end.link) {
+            if let Some(error) = end_of_stream_error(&end.link) {
                 return Some(Err(error));
             }
             let has_room = ring.has_room(bytes, count).unwrap_or(false);
@@ -288,7 +288,7 @@ impl WriterCore {
             None => {
                 self.link
                     .with(|end, _, _| end.link.set_short_of_room(false));
-                Err(self.link.gave_up(timeout, NO_ROOM))
+                Err(self.link.wait_error(timeout, NO_ROOM))
             }
         }
     }
@@ -312,14 +312,14 @@ impl WriterCore {
     /// # Errors
     /// An element of varying length is longer than one of the two buffers.
     pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
-        if bytes <= self.fits || self.form != ElementForm::Variable {
+        if bytes <= self.longest_checked || self.form != ElementForm::Variable {
             return Ok(());
         }
         let max = self.link.with(|end, _, _| end.link.element_bytes_max());
         if bytes as u64 > max {
             return Err(StreamError::TooLong { bytes, max });
         }
-        self.fits = bytes;
+        self.longest_checked = bytes;
         Ok(())
     }
 }
@@ -332,7 +332,7 @@ fn is_shared(link: &EndpointHandle<WriterEnd>) -> bool {
 }
 
 /// The reason why nothing more can be written, if any.
-fn over(link: &WriterLink) -> Option<StreamError> {
+fn end_of_stream_error(link: &WriterLink) -> Option<StreamError> {
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),

@@ -139,14 +139,14 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
     world.write(1).unwrap();
     world.run();
     let reader = &mut world.reader.as_mut().unwrap().end;
-    let said = reader.journal_error().unwrap().to_string();
+    let message = reader.journal_error().unwrap().to_string();
     assert!(
-        said.contains("/simulated") && said.contains("make room"),
-        "{said}"
+        message.contains("/simulated") && message.contains("free space"),
+        "{message}"
     );
     let writer = &world.writer.as_ref().unwrap().end;
-    let heard = writer.link.last_disconnect().unwrap().to_string();
-    assert!(heard.contains(&said), "{heard}");
+    let at_writer = writer.link.last_disconnect().unwrap().to_string();
+    assert!(at_writer.contains(&message), "{at_writer}");
     world.read(9);
     assert_eq!(
         world.model.received.len() as u64,
@@ -222,9 +222,9 @@ fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
     world.write(5).unwrap();
     world.disks[0].set_room(world.disks[0].used() + 9);
     for _ in 0..3 {
-        let said = world.write(2).unwrap_err().to_string();
-        let is_told = said.contains("/simulated") && said.contains("make room");
-        assert!(is_told, "{said}");
+        let message = world.write(2).unwrap_err().to_string();
+        let is_reported = message.contains("/simulated") && message.contains("free space");
+        assert!(is_reported, "{message}");
         world.run();
     }
     world.read(9);

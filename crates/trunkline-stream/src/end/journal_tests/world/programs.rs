@@ -118,7 +118,7 @@ impl World {
              {}; reader: arrived {:?} end {:?} up {} {}",
             store.written_elements(),
             store.visible(),
-            store.at_hand(),
+            store.in_ring(),
             w.link.written(),
             w.link.handed(),
             w.link.freed(),

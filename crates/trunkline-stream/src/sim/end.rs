@@ -10,7 +10,7 @@ use trunkline_proto::message::stream::{Incarnation, StreamEnd};
 use trunkline_proto::stream::StreamFault;
 use trunkline_types::Tick;
 
-use super::{Driven, Process, lock};
+use super::{Process, SimEndpoint, lock};
 use crate::directory::Arrivals;
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::handle::{EndpointHandle, Environment, SimulatedEnvironment, SimulatedLink};
@@ -21,14 +21,14 @@ use crate::rendezvous::World;
 /// Wake-ups for the thread that syncs the journal outside the simulation.
 type Wakes = Receiver<()>;
 
-pub(crate) struct Seat<S: EndpointRole + 'static> {
+pub(crate) struct SimEnd<S: EndpointRole + 'static> {
     pub(crate) process: Arc<Process>,
     is_checked: bool,
-    end: Mutex<StreamEndpoint<S>>,
+    endpoint: Mutex<StreamEndpoint<S>>,
     state: Mutex<State>,
     arrived: Mutex<VecDeque<(u64, Vec<u8>)>>,
     /// A reference to itself, for reading its properties.
-    own: Mutex<Weak<Seat<S>>>,
+    own: Mutex<Weak<SimEnd<S>>>,
 }
 
 #[derive(Default)]
@@ -40,12 +40,12 @@ struct State {
     wakes: Option<Wakes>,
 }
 
-impl<S: EndpointRole + 'static> Seat<S> {
+impl<S: EndpointRole + 'static> SimEnd<S> {
     pub(super) fn new(process: Arc<Process>, end: StreamEndpoint<S>, is_checked: bool) -> Self {
         Self {
             process,
             is_checked,
-            end: Mutex::new(end),
+            endpoint: Mutex::new(end),
             state: Mutex::default(),
             arrived: Mutex::default(),
             own: Mutex::default(),
@@ -53,7 +53,7 @@ impl<S: EndpointRole + 'static> Seat<S> {
     }
 }
 
-impl<S: HasProperties> Seat<S> {
+impl<S: HasProperties> SimEnd<S> {
     /// Returns the acceptor of connections that arrive for this end.
     pub(super) fn acceptor(self: &Arc<Self>) -> Arc<dyn Arrivals> {
         *lock(&self.own) = Arc::downgrade(self);
@@ -61,61 +61,61 @@ impl<S: HasProperties> Seat<S> {
     }
 }
 
-/// A handle on a seat. Dropping the program's handle closes the seat, as it closes a link.
-pub(crate) struct Placed<S: EndpointRole + 'static> {
-    seat: Arc<Seat<S>>,
+/// A handle on a simulated end. Dropping the program's handle closes the end, as it closes a link.
+pub(crate) struct SimHandle<S: EndpointRole + 'static> {
+    end: Arc<SimEnd<S>>,
     is_of_program: bool,
 }
 
-impl<S: EndpointRole + 'static> Placed<S> {
-    pub(super) fn of_program(seat: Arc<Seat<S>>) -> Self {
+impl<S: EndpointRole + 'static> SimHandle<S> {
+    pub(super) fn of_program(end: Arc<SimEnd<S>>) -> Self {
         Self {
-            seat,
+            end,
             is_of_program: true,
         }
     }
 
-    fn of_monitor(seat: Arc<Seat<S>>) -> Arc<Self> {
+    fn of_monitor(end: Arc<SimEnd<S>>) -> Arc<Self> {
         Arc::new(Self {
-            seat,
+            end,
             is_of_program: false,
         })
     }
 }
 
-impl<S: EndpointRole + 'static> SimulatedLink<S> for Placed<S> {
+impl<S: EndpointRole + 'static> SimulatedLink<S> for SimHandle<S> {
     fn environment(&self) -> Environment {
-        self.seat.process.environment()
+        self.end.process.environment()
     }
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>> {
-        lock(&self.seat.state).is_touched = true;
-        lock(&self.seat.end)
+        lock(&self.end.state).is_touched = true;
+        lock(&self.end.endpoint)
     }
 
     fn ends_wait(&self, deadline: Option<Tick>, is_answered: bool) -> bool {
-        let state = &mut *lock(&self.seat.state);
-        let is_late = deadline.is_some_and(|deadline| deadline <= self.seat.process.now());
+        let state = &mut *lock(&self.end.state);
+        let is_late = deadline.is_some_and(|deadline| deadline <= self.end.process.now());
         let ends = is_answered || is_late || state.closes_by.is_some();
         state.waits = (!ends).then_some(deadline);
         ends
     }
 
     fn start_syncing(&self, wakes: Wakes) {
-        lock(&self.seat.state).wakes = Some(wakes);
+        lock(&self.end.state).wakes = Some(wakes);
     }
 
     fn close(&self, deadline: Tick) {
-        let state = &mut *lock(&self.seat.state);
+        let state = &mut *lock(&self.end.state);
         state.closes_by.get_or_insert(deadline);
     }
 
     fn is_closed(&self) -> bool {
-        lock(&self.seat.state).closes_by.is_some()
+        lock(&self.end.state).closes_by.is_some()
     }
 }
 
-impl<S: EndpointRole + 'static> Drop for Placed<S> {
+impl<S: EndpointRole + 'static> Drop for SimHandle<S> {
     fn drop(&mut self) {
         if self.is_of_program {
             self.close(Tick::ZERO);
@@ -123,28 +123,28 @@ impl<S: EndpointRole + 'static> Drop for Placed<S> {
     }
 }
 
-struct Acceptor<S: EndpointRole + 'static>(Weak<Seat<S>>);
+struct Acceptor<S: EndpointRole + 'static>(Weak<SimEnd<S>>);
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
     fn arrive(&self, _: OwnedFd, _: &[u8]) {}
 
     fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
-        if let Some(seat) = self.0.upgrade() {
-            lock(&seat.arrived).push_back((transport, bytes.to_vec()));
+        if let Some(end) = self.0.upgrade() {
+            lock(&end.arrived).push_back((transport, bytes.to_vec()));
         }
     }
 
     fn properties(&self) -> Option<Properties> {
-        let seat = self.0.upgrade()?;
+        let end = self.0.upgrade()?;
         Some(Properties::of(&EndpointHandle::Simulated(
-            Placed::of_monitor(seat),
+            SimHandle::of_monitor(end),
         )))
     }
 }
 
-impl<S: HasProperties> Driven for Seat<S> {
+impl<S: HasProperties> SimEndpoint for SimEnd<S> {
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint)) {
-        f(&mut *lock(&self.end));
+        f(&mut *lock(&self.endpoint));
     }
 
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)> {
@@ -155,7 +155,7 @@ impl<S: HasProperties> Driven for Seat<S> {
         if lock(&self.state).closes_by.is_some() {
             return Err(Vec::new());
         }
-        let end = &mut *lock(&self.end);
+        let end = &mut *lock(&self.endpoint);
         end.admit(self.process.now(), bytes, false)?;
         end.link.set_checked(self.is_checked);
         Ok(())
@@ -180,7 +180,7 @@ impl<S: HasProperties> Driven for Seat<S> {
     fn properties(&self) -> Properties {
         let touched = lock(&self.state).is_touched;
         let properties = match lock(&self.own).upgrade() {
-            Some(seat) => Properties::of(&EndpointHandle::Simulated(Placed::of_monitor(seat))),
+            Some(end) => Properties::of(&EndpointHandle::Simulated(SimHandle::of_monitor(end))),
             None => unreachable!("it has an acceptor"),
         };
         // Reading properties does not count as use by the program.
@@ -189,46 +189,48 @@ impl<S: HasProperties> Driven for Seat<S> {
     }
 
     fn peer(&self) -> Option<[u8; 16]> {
-        let end = lock(&self.end);
+        let end = lock(&self.endpoint);
         end.link.peer().map(|peer| peer.incarnation.0)
     }
 
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)> {
-        let link = &lock(&self.end).link;
+        let link = &lock(&self.endpoint).link;
         let peer = link.peer().filter(|_| link.is_peer_heard())?;
         Some((peer.clone(), link.options().incarnation))
     }
 
     fn incarnation(&self) -> [u8; 16] {
-        lock(&self.end).link.options().incarnation.0
+        lock(&self.endpoint).link.options().incarnation.0
     }
 
     fn disconnections(&self) -> u64 {
-        lock(&self.end).link.disconnections()
+        lock(&self.endpoint).link.disconnections()
     }
 
     fn is_connected(&self) -> bool {
-        lock(&self.end).link.is_connected()
+        lock(&self.endpoint).link.is_connected()
     }
 
     fn is_over(&self) -> bool {
-        lock(&self.end).link.is_over()
+        lock(&self.endpoint).link.is_over()
     }
 
     fn fault(&self) -> Option<StreamFault> {
-        lock(&self.end).link.fault().cloned()
+        lock(&self.endpoint).link.fault().cloned()
     }
 
     fn sync_job(&self) -> Option<SyncJob> {
-        let is_told = {
+        let is_requested = {
             let state = lock(&self.state);
             state.wakes.as_ref().is_some_and(|w| w.try_recv().is_ok())
         };
-        is_told.then(|| lock(&self.end).inner.sync_job()).flatten()
+        is_requested
+            .then(|| lock(&self.endpoint).inner.sync_job())
+            .flatten()
     }
 
     fn finish_sync(&self, done: Synced) {
-        let end = &mut *lock(&self.end);
+        let end = &mut *lock(&self.endpoint);
         end.inner.finish_sync(done);
         end.poll_ring();
         lock(&self.state).is_touched = true;

@@ -21,7 +21,7 @@ pub(crate) struct Target {
 }
 
 /// A lookup at a directory.
-pub(super) struct Asking {
+pub(super) struct PeerLookup {
     frames: FrameBuffer,
     out: Vec<u8>,
     liveness: Liveness,
@@ -29,14 +29,14 @@ pub(super) struct Asking {
     is_refused: bool,
 }
 
-pub(super) enum Heard {
+pub(super) enum LookupAnswer {
     Nothing,
     /// The peer exists and is reached over the same connection with this ticket.
     Ticket(Ticket),
     Refused(Refused),
 }
 
-impl Asking {
+impl PeerLookup {
     pub(super) fn begin(target: &Target, now: Tick) -> Self {
         let mut out = Vec::new();
         let lookup = Lookup {
@@ -56,31 +56,30 @@ impl Asking {
     }
 
     /// Consumes frames from `bytes`, up to and including the answer.
-    pub(super) fn handle_input(&mut self, now: Tick, bytes: &mut &[u8]) -> Heard {
+    pub(super) fn handle_input(&mut self, now: Tick, bytes: &mut &[u8]) -> LookupAnswer {
         self.liveness.handle_received(now);
         loop {
-            let heard = match self.frames.next_frame(now, bytes) {
-                Ok(None) => return Heard::Nothing,
+            let answer = match self.frames.next_frame(now, bytes) {
+                Ok(None) => return LookupAnswer::Nothing,
                 // Sent by an engine with too many connections, to any peer.
                 Ok(Some(frame)) if frame.kind() == Some(FrameKind::Refused) => {
                     let refused = Refused::decode(&frame);
                     let cause = refused.map(|it| Disconnect::from_refused(&it, VersionRange::OURS));
                     self.closing = Some(cause.unwrap_or_else(Into::into));
-                    return Heard::Nothing;
+                    return LookupAnswer::Nothing;
                 }
                 // It may have been the answer; a wait for another one might never end.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
-                    let sentence = "what a directory has said was altered on the way".to_owned();
+                    let sentence = "a frame from a directory was altered in transit".to_owned();
                     self.closing = Some(Disconnect::Malformed { sentence });
-                    return Heard::Nothing;
+                    return LookupAnswer::Nothing;
                 }
                 Ok(Some(frame)) => match frame.kind() {
-                    Some(FrameKind::StreamTicket) => {
-                        TicketGrant::decode(&frame).map(|grant| Some(Heard::Ticket(grant.ticket)))
-                    }
+                    Some(FrameKind::StreamTicket) => TicketGrant::decode(&frame)
+                        .map(|grant| Some(LookupAnswer::Ticket(grant.ticket))),
                     Some(FrameKind::StreamRefused) => Refused::decode(&frame).map(|refused| {
                         self.is_refused = true;
-                        Some(Heard::Refused(refused))
+                        Some(LookupAnswer::Refused(refused))
                     }),
                     Some(FrameKind::StreamKeepalive) => decode_keepalive(&frame).map(|keepalive| {
                         self.liveness.handle_keepalive(now, &keepalive);
@@ -90,21 +89,21 @@ impl Asking {
                 },
                 Err(error) => {
                     self.closing = Some(error.into());
-                    return Heard::Nothing;
+                    return LookupAnswer::Nothing;
                 }
             };
-            match heard {
+            match answer {
                 Ok(None) => {}
-                Ok(Some(heard)) => {
-                    if let Heard::Refused(refused) = &heard {
+                Ok(Some(answer)) => {
+                    if let LookupAnswer::Refused(refused) = &answer {
                         let cause = Disconnect::from_refused(refused, VersionRange::OURS);
                         self.closing = Some(cause);
                     }
-                    return heard;
+                    return answer;
                 }
                 Err(error) => {
                     self.closing = Some(error.into());
-                    return Heard::Nothing;
+                    return LookupAnswer::Nothing;
                 }
             }
         }
@@ -153,13 +152,13 @@ mod tests {
 
     use super::*;
 
-    fn asking() -> Asking {
+    fn lookup() -> PeerLookup {
         let target = Target {
             url: "tl://localhost/x".to_owned(),
             incarnation: Incarnation::default(),
             program: String::new(),
         };
-        Asking::begin(&target, Tick::ZERO)
+        PeerLookup::begin(&target, Tick::ZERO)
     }
 
     fn grant() -> Vec<u8> {
@@ -183,9 +182,9 @@ mod tests {
         for bit in (0..answer.len() * 8).filter(|bit| !matches!(bit / 8, 6 | 7)) {
             let mut altered = answer.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
-            let mut sut = asking();
-            let heard = sut.handle_input(Tick::ZERO, &mut altered.as_slice());
-            assert!(matches!(heard, Heard::Nothing), "bit {bit}");
+            let mut sut = lookup();
+            let answer = sut.handle_input(Tick::ZERO, &mut altered.as_slice());
+            assert!(matches!(answer, LookupAnswer::Nothing), "bit {bit}");
             // Keep-alives show that the directory is alive.
             for second in 1..=10 {
                 let now = Tick::ZERO.saturating_add(Duration::from_secs(second));
@@ -196,9 +195,9 @@ mod tests {
             }
             assert!(sut.wants_close().is_some(), "bit {bit}");
         }
-        let mut sut = asking();
-        let heard = sut.handle_input(Tick::ZERO, &mut answer.as_slice());
-        assert!(matches!(heard, Heard::Ticket(ticket) if ticket == [7; 16]));
+        let mut sut = lookup();
+        let answer = sut.handle_input(Tick::ZERO, &mut answer.as_slice());
+        assert!(matches!(answer, LookupAnswer::Ticket(ticket) if ticket == [7; 16]));
     }
 
     #[test]
@@ -211,9 +210,9 @@ mod tests {
         };
         let mut out = Vec::new();
         refused.encode(&mut out);
-        let mut sut = asking();
-        let heard = sut.handle_input(Tick::ZERO, &mut out.as_slice());
-        assert!(matches!(heard, Heard::Nothing));
+        let mut sut = lookup();
+        let answer = sut.handle_input(Tick::ZERO, &mut out.as_slice());
+        assert!(matches!(answer, LookupAnswer::Nothing));
         let retry_after = sut.wants_close().unwrap().retry_after();
         assert_eq!(retry_after, Some(Duration::from_secs(2)));
     }
