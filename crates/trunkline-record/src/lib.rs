@@ -74,7 +74,7 @@ pub use backend::{SimDisk, SimFault};
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use place::{Displaced, Whereabouts};
 pub use playback::{
-    GROUPS_TOLD, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
+    GROUPS_LISTED_MAX, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
     PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
 };
 pub use queue::{

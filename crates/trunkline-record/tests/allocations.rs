@@ -56,11 +56,11 @@ fn nothing_is_allocated_after_the_first_regions() {
     let folder = tempfile::tempdir().unwrap();
     // Regions written in place, with checksums, and collected.
     for (index, (wanted, has_sums, odd_rows)) in [
-        (BackendChoice::BestThereIs, false, 0),
+        (BackendChoice::BestAvailable, false, 0),
         (BackendChoice::PlainWrites, false, 0),
-        (BackendChoice::BestThereIs, true, 0),
+        (BackendChoice::BestAvailable, true, 0),
         (BackendChoice::PlainWrites, true, 0),
-        (BackendChoice::BestThereIs, true, 5),
+        (BackendChoice::BestAvailable, true, 5),
     ]
     .into_iter()
     .enumerate()

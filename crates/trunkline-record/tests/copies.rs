@@ -272,7 +272,7 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
 #[test]
 fn regions_of_any_length_are_written_to_real_files() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {

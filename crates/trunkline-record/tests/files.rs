@@ -54,8 +54,8 @@ fn every_backend_records_the_same_and_reports_its_name() {
         false => BackendKind::PlainWrites,
     };
     for (index, (wanted, directness, expected)) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, best),
-        (BackendChoice::BestThereIs, Directness::Cached, best),
+        (BackendChoice::BestAvailable, Directness::IfPossible, best),
+        (BackendChoice::BestAvailable, Directness::Cached, best),
         (
             BackendChoice::PlainWrites,
             Directness::IfPossible,
@@ -137,7 +137,7 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     let mut ring = ring(4 * REGION_ROWS as usize);
     let (queue, report) = tdms_queue(
         &path,
-        BackendChoice::BestThereIs,
+        BackendChoice::BestAvailable,
         Directness::IfPossible,
         rig::options(),
         vec![ring.memory.clone()],
@@ -186,7 +186,7 @@ fn existing_file_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("there.tdms");
     std::fs::write(&path, "mine").unwrap();
-    let wanted = BackendChoice::BestThereIs;
+    let wanted = BackendChoice::BestAvailable;
     let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
@@ -261,7 +261,7 @@ fn forbidden_io_uring_is_reported_without_silent_fallback() {
             let is_off = text.contains("kernel.io_uring_disabled");
             assert!(text.contains(reason) || is_off, "{text}");
             assert!(!path.exists(), "nothing is left behind");
-            let best = opened(&path, BackendChoice::BestThereIs, Directness::Cached);
+            let best = opened(&path, BackendChoice::BestAvailable, Directness::Cached);
             assert_eq!(best.report.backend, BackendKind::PlainWrites);
             assert_eq!(best.report.why_not.len(), 1);
             assert_eq!(best.report.why_not[0].to_string(), text);
@@ -307,7 +307,7 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
 #[test]
 fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {
@@ -386,8 +386,8 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut judge = NpTdms::new();
     for (index, (wanted, directness, is_copied)) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, false),
-        (BackendChoice::BestThereIs, Directness::IfPossible, true),
+        (BackendChoice::BestAvailable, Directness::IfPossible, false),
+        (BackendChoice::BestAvailable, Directness::IfPossible, true),
         (BackendChoice::PlainWrites, Directness::Cached, false),
     ]
     .into_iter()
@@ -489,7 +489,7 @@ impl Drop for NpTdms {
 /// Records, and prints the number of durable rows whenever it grows.
 #[allow(clippy::print_stdout, reason = "what the test listens to")]
 fn record_indefinitely(path: &Path) {
-    let wanted = BackendChoice::BestThereIs;
+    let wanted = BackendChoice::BestAvailable;
     let options = QueueOptions {
         has_sums: std::env::var(HAS_SUMS).unwrap() == "true",
         ..rig::options()

@@ -13,7 +13,7 @@ use made::write;
 use rig::LONG;
 use trunkline_card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
-    Backend, BackendChoice, Directness, Durability, GROUPS_TOLD, Gaps, MissingPart, Pace, Pacer,
+    Backend, BackendChoice, Directness, Durability, GROUPS_LISTED_MAX, Gaps, MissingPart, Pace, Pacer,
     PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault,
     TdmsLayout, TdmsPlayback, TdmsSeries, series_file, series_path, tdms_queue,
 };
@@ -44,7 +44,7 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
     let folder = folder.to_owned();
     let open = move |number| {
         let path = series_path(&folder, "run", number)?;
-        let wanted = BackendChoice::BestThereIs;
+        let wanted = BackendChoice::BestAvailable;
         let memories = vec![memory.clone()];
         let options = QueueOptions {
             copying: None,
@@ -438,5 +438,5 @@ fn file_of_many_groups_names_the_first() {
     let PlaybackError::WhichGroup { groups: told, .. } = which else {
         panic!("{which}");
     };
-    assert_eq!(told, groups[..GROUPS_TOLD]);
+    assert_eq!(told, groups[..GROUPS_LISTED_MAX]);
 }

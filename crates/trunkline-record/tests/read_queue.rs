@@ -108,8 +108,8 @@ fn every_backend_reads_the_same_and_reports_its_name() {
         false => BackendKind::PlainWrites,
     };
     for (wanted, directness, expected) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, best),
-        (BackendChoice::BestThereIs, Directness::Cached, best),
+        (BackendChoice::BestAvailable, Directness::IfPossible, best),
+        (BackendChoice::BestAvailable, Directness::Cached, best),
         (
             BackendChoice::PlainWrites,
             Directness::IfPossible,
@@ -149,7 +149,7 @@ fn every_backend_reads_the_same_and_reports_its_name() {
 fn only_regular_files_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| {
-        open_to_read(path, BackendChoice::BestThereIs, Directness::Cached, 4).map(|_| ())
+        open_to_read(path, BackendChoice::BestAvailable, Directness::Cached, 4).map(|_| ())
     };
     assert!(open(folder.path()).is_err());
     assert!(open(&folder.path().join("missing")).is_err());
@@ -274,7 +274,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
 fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
     let all = content(100 * ELEMENT);
     let disk = disk(1, 1, &all);
-    (0..4).for_each(|read| disk.fault(read, SimFault::Stands));
+    (0..4).for_each(|read| disk.fault(read, SimFault::Stalls));
     let mut ring = ring();
     let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
     for expected in 1..=4 {
@@ -305,7 +305,7 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
         ..ReadOptions::default()
     };
     let disk = self::disk(1, 1, &all);
-    (0..6).for_each(|read| disk.fault(read, SimFault::Stands));
+    (0..6).for_each(|read| disk.fault(read, SimFault::Stalls));
     let mut ring = self::ring();
     let mut sut = over(&disk, &ring, all.len(), more);
     assert_eq!(sut.fill(&mut ring.writer, 1).unwrap(), 6);
@@ -375,7 +375,7 @@ fn a_queue_that_is_dropped_waits_for_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
     std::fs::write(&path, content(64 * 4096)).unwrap();
-    for wanted in [BackendChoice::BestThereIs, BackendChoice::PlainWrites] {
+    for wanted in [BackendChoice::BestAvailable, BackendChoice::PlainWrites] {
         let options = ReadOptions::default();
         let file = open_to_read(&path, wanted, Directness::Cached, options.reads_max()).unwrap();
         let mut ring = ring();

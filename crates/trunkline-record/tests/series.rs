@@ -300,7 +300,7 @@ fn files_of_a_series_have_names_and_no_index_of_others() {
     let mut ring = ring(8192);
     let memory = ring.memory.clone();
     let open = |number| {
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
+        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::Cached);
         let memories = vec![memory.clone()];
         let opened = tdms_queue(&path(number), wanted, directness, options(), memories);
         opened.map(|(queue, _)| queue)

@@ -90,7 +90,7 @@ fn fill(folder: &Path, bytes_max: u64) {
     };
     let path = |number| series_path(folder, "run", number).unwrap();
     let open = |number| {
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::IfPossible);
+        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::IfPossible);
         let memories = vec![memory.clone()];
         tdms_queue(&path(number), wanted, directness, options, memories).map(|(queue, _)| queue)
     };
@@ -150,7 +150,7 @@ fn empty_file_is_removed() {
             has_sums: true,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
+        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::Cached);
         let memories = vec![ring.memory.clone()];
         let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
         if is_started {
@@ -174,7 +174,7 @@ fn file_is_not_created_next_to_a_stale_index() {
     let path = folder.path().join("a.tdms");
     // A folder of this name cannot be removed like a file.
     std::fs::create_dir(path.with_extension("tdms_index")).unwrap();
-    let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
+    let (wanted, directness) = (BackendChoice::BestAvailable, Directness::Cached);
     let made = tdms_queue(&path, wanted, directness, rig::options(), Vec::new());
     assert!(made.is_err());
     assert!(!path.exists());

@@ -190,7 +190,7 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
     let (_, sums, mut sut) = recording(3, &ring, options(4));
     let before = sut.progress();
     // The next write of checksums stalls.
-    sums.fault(sums.operations(), SimFault::Stands);
+    sums.fault(sums.operations(), SimFault::Stalls);
     for _ in 0..3 {
         write(&mut ring, &mut sut, BLOCK_ROWS).unwrap();
     }
@@ -216,7 +216,7 @@ fn pending_checksums_are_bounded_while_the_disk_stalls() {
     let mut options = options(4);
     options.wait = Duration::from_secs(1);
     let (_, sums, mut sut) = recording(3, &ring, options);
-    sums.fault(sums.operations(), SimFault::Stands);
+    sums.fault(sums.operations(), SimFault::Stalls);
     let mut taken = 0;
     let error = loop {
         match write(&mut ring, &mut sut, BLOCK_ROWS) {
@@ -321,7 +321,7 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
             has_sums,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::IfPossible);
+        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::IfPossible);
         let memories = vec![ring.memory.clone()];
         let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();

@@ -293,7 +293,7 @@ fn the_clock_of_every_backend_is_the_monotonic_one() {
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     };
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {

@@ -15,7 +15,7 @@ use crate::place::{Place, sync_folder};
 pub enum BackendChoice {
     /// io_uring if it is available, otherwise plain writes; [`FileReport`] names the choice.
     #[default]
-    BestThereIs,
+    BestAvailable,
     /// io_uring only.
     Uring,
     PlainWrites,

@@ -21,7 +21,7 @@ pub enum SimFault {
     /// Only this many bytes are written or read.
     Short(usize),
     /// The operation never completes.
-    Stands,
+    Stalls,
     /// The operation is refused with this system error number and is not started.
     NotBegun(i32),
 }
@@ -225,7 +225,7 @@ impl State {
     /// Completes one of the waiting operations, chosen at random.
     fn step(&mut self) -> Option<Completed> {
         let can_be_done: Vec<usize> = (0..self.waiting.len())
-            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stands))
+            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stalls))
             .collect();
         let at = *self.random.choice(&can_be_done)?;
         let Waiting {

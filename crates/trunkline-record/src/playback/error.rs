@@ -10,7 +10,7 @@ use crate::read_queue::ReadQueueError;
 
 /// Maximum number of groups that [`PlaybackError::WhichGroup`] lists, because a file may have a
 /// million.
-pub const GROUPS_TOLD: usize = 10;
+pub const GROUPS_LISTED_MAX: usize = 10;
 
 /// The reason why a recording cannot be played, or cannot be played any further.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum PlaybackError {
     )]
     WhichGroup {
         path: PathBuf,
-        /// The groups that have channels, at most the first [`GROUPS_TOLD`].
+        /// The groups that have channels, at most the first [`GROUPS_LISTED_MAX`].
         groups: Vec<Text>,
         /// Number of groups not listed.
         further: usize,

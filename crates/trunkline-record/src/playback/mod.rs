@@ -10,7 +10,7 @@ mod series;
 mod times;
 
 pub use self::drain::PacedDrain;
-pub use self::error::{GROUPS_TOLD, PlaybackError};
+pub use self::error::{GROUPS_LISTED_MAX, PlaybackError};
 pub use self::missing::MissingPart;
 pub use self::pace::{Gaps, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};

@@ -8,7 +8,7 @@ use trunkline_tdms::{
     Channel, Limits, ObjectPath, Properties, RowExtent, TdmsFile, TdmsType, Text,
 };
 
-use super::error::{GROUPS_TOLD, PlaybackError};
+use super::error::{GROUPS_LISTED_MAX, PlaybackError};
 use super::missing::MissingPart;
 use super::series::numbered_files;
 use crate::backend::check_regular;
@@ -364,7 +364,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     let mut seen: HashSet<Text> = HashSet::new();
     let mut groups: Vec<Text> = Vec::new();
     for name in names {
-        if seen.insert(name.clone()) && groups.len() < GROUPS_TOLD {
+        if seen.insert(name.clone()) && groups.len() < GROUPS_LISTED_MAX {
             groups.push(name);
         }
     }

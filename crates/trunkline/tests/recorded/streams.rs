@@ -34,7 +34,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         path,
-        BackendChoice::BestThereIs,
+        BackendChoice::BestAvailable,
         Directness::IfPossible,
         QueueOptions {
             copying: None,
@@ -141,7 +141,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         &path,
-        BackendChoice::BestThereIs,
+        BackendChoice::BestAvailable,
         Directness::IfPossible,
         QueueOptions::default(),
         vec![memory],

@@ -243,7 +243,7 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
 fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
-        BackendChoice::BestThereIs,
+        BackendChoice::BestAvailable,
         Directness::IfPossible,
         QueueOptions {
             wait: WAIT,

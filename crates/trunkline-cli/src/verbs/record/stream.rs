@@ -94,7 +94,7 @@ impl Recorder<'_> {
         let open = |number| {
             tdms_queue(
                 &series_file(path, number),
-                BackendChoice::BestThereIs,
+                BackendChoice::BestAvailable,
                 Directness::IfPossible,
                 queue_options,
                 vec![memory.clone()],
