@@ -65,9 +65,9 @@ mod tdms_series;
 mod variables;
 
 pub use backend::{
-    Backend, BackendChoice, BackendKind, Completed, Directness, FileReport, FileToRead, LocalFile,
-    OpenedFile, PlainWrites, Read, Span, Token, Unavailable, Uring, Wait, Write, open_file,
-    open_to_read,
+    Backend, BackendChoice, BackendKind, CacheMode, Completed, FallbackReason, FileReport,
+    FileToRead, LocalFile, OpenedFile, PlainWrites, Read, Span, Token, Uring, Wait, Write,
+    open_file, open_to_read,
 };
 #[cfg(feature = "sim")]
 pub use backend::{SimDisk, SimFault};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
 use trunkline_record::{
-    BackendChoice, COPY_BELOW_BYTES, Copying, Directness, Durability, QueueError, QueueOptions,
+    BackendChoice, COPY_BELOW_BYTES, CacheMode, Copying, Durability, QueueError, QueueOptions,
     RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
 };
 use trunkline_ring::ReadRegion;
@@ -278,7 +278,7 @@ fn regions_of_any_length_are_written_to_real_files() {
     {
         let path = folder.path().join(format!("{index}.tdms"));
         let options = copying(8 << 10, 256 << 10);
-        let opened = open_file(&path, wanted, Directness::IfPossible, options.writes_max());
+        let opened = open_file(&path, wanted, CacheMode::PreferDirect, options.writes_max());
         let mut ring = ring(1 << 14);
         let mut sut = rig::recording_of(opened.unwrap().backend, &ring, options);
         let mut random = fastrand::Rng::with_seed(5);

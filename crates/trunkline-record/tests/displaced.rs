@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, layout, numbers, options, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Displaced, Durability, FailedStep, QueueError, RecordError,
+    BackendChoice, CacheMode, Displaced, Durability, FailedStep, QueueError, RecordError,
     RecordedVariables, Rotation, SegmentFile, SimDisk, TdmsRecording, TdmsSeries, VariableProgress,
     VariableRecordError, VariableRecording, VariableSeries, Whereabouts, WriteQueue, series_path,
     sums_path, tdms_queue,
@@ -105,7 +105,7 @@ fn removed_file_of_a_series_counts_as_lost_and_the_series_continues() {
     let mut ring = ring(1 << 14);
     let memory = ring.memory.clone();
     let open = |number| {
-        let wanted = (BackendChoice::PlainWrites, Directness::Cached);
+        let wanted = (BackendChoice::PlainWrites, CacheMode::Cached);
         let made = tdms_queue(
             &path(number),
             wanted.0,

@@ -18,8 +18,8 @@ use seccompiler::{
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendChoice, BackendKind, Copying, Directness, Durability, LocalFile, OpenedFile,
-    QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Unavailable, Uring, open_file,
+    Backend, BackendChoice, BackendKind, CacheMode, Copying, Durability, FallbackReason, LocalFile,
+    OpenedFile, QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, open_file,
     sums_path, tdms_queue,
 };
 use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
@@ -28,11 +28,11 @@ use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Uns
 const REGION_ROWS: u64 = 4096;
 const REGION_BYTES: u64 = REGION_ROWS * rig::ROW as u64;
 
-fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedFile {
+fn opened(path: &Path, wanted: BackendChoice, cache_mode: CacheMode) -> OpenedFile {
     open_file(
         path,
         wanted,
-        directness,
+        cache_mode,
         QueueOptions::default().writes_max(),
     )
     .unwrap()
@@ -42,7 +42,7 @@ fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedF
 fn has_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe");
-    open_file(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok()
+    open_file(&path, BackendChoice::Uring, CacheMode::Cached, 1).is_ok()
 }
 
 /// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
@@ -53,17 +53,17 @@ fn every_backend_records_the_same_and_reports_its_name() {
         true => BackendKind::Uring,
         false => BackendKind::PlainWrites,
     };
-    for (index, (wanted, directness, expected)) in [
-        (BackendChoice::BestAvailable, Directness::IfPossible, best),
-        (BackendChoice::BestAvailable, Directness::Cached, best),
+    for (index, (wanted, cache_mode, expected)) in [
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, best),
+        (BackendChoice::BestAvailable, CacheMode::Cached, best),
         (
             BackendChoice::PlainWrites,
-            Directness::IfPossible,
+            CacheMode::PreferDirect,
             BackendKind::PlainWrites,
         ),
         (
             BackendChoice::PlainWrites,
-            Directness::Cached,
+            CacheMode::Cached,
             BackendKind::PlainWrites,
         ),
     ]
@@ -71,10 +71,13 @@ fn every_backend_records_the_same_and_reports_its_name() {
     .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
-        let OpenedFile { backend, report } = opened(&path, wanted, directness);
+        let OpenedFile { backend, report } = opened(&path, wanted, cache_mode);
         assert_eq!(report.backend, expected);
-        let is_cached = directness == Directness::Cached;
-        let may_be_cached = is_cached || report.why_not.contains(&Unavailable::NoDirectWrites);
+        let is_cached = cache_mode == CacheMode::Cached;
+        let may_be_cached = is_cached
+            || report
+                .fallback_reasons
+                .contains(&FallbackReason::NoDirectWrites);
         assert!(report.is_direct != may_be_cached, "{report:?}");
         assert_eq!(
             backend.block_bytes(),
@@ -89,7 +92,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
             ..rig::options()
         };
         let mut sut = recording_of(backend, &ring, options);
-        assert_eq!(sut.queue().not_registered(), None);
+        assert_eq!(sut.queue().registration_failure(), None);
         record(&mut ring, &mut sut, 24);
         assert_eq!(sut.progress().bytes_copied, 0);
         sut.flush(Durability::InFile, LONG).unwrap();
@@ -138,13 +141,17 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     let (queue, report) = tdms_queue(
         &path,
         BackendChoice::BestAvailable,
-        Directness::IfPossible,
+        CacheMode::PreferDirect,
         rig::options(),
         vec![ring.memory.clone()],
     )
     .unwrap();
-    if !report.why_not.is_empty() {
-        let why: Vec<String> = report.why_not.iter().map(ToString::to_string).collect();
+    if !report.fallback_reasons.is_empty() {
+        let why: Vec<String> = report
+            .fallback_reasons
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         println!("skipped: {}", why.join("; "));
         return;
     }
@@ -187,7 +194,7 @@ fn existing_file_is_not_touched() {
     let path = folder.path().join("there.tdms");
     std::fs::write(&path, "mine").unwrap();
     let wanted = BackendChoice::BestAvailable;
-    let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
+    let error = open_file(&path, wanted, CacheMode::PreferDirect, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
@@ -256,15 +263,15 @@ fn forbidden_io_uring_is_reported_without_silent_fallback() {
             forbid_uring(error);
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("a.tdms");
-            let required = open_file(&path, BackendChoice::Uring, Directness::Cached, 4);
+            let required = open_file(&path, BackendChoice::Uring, CacheMode::Cached, 4);
             let text = required.unwrap_err().to_string();
             let is_off = text.contains("kernel.io_uring_disabled");
             assert!(text.contains(reason) || is_off, "{text}");
             assert!(!path.exists(), "nothing is left behind");
-            let best = opened(&path, BackendChoice::BestAvailable, Directness::Cached);
+            let best = opened(&path, BackendChoice::BestAvailable, CacheMode::Cached);
             assert_eq!(best.report.backend, BackendKind::PlainWrites);
-            assert_eq!(best.report.why_not.len(), 1);
-            assert_eq!(best.report.why_not[0].to_string(), text);
+            assert_eq!(best.report.fallback_reasons.len(), 1);
+            assert_eq!(best.report.fallback_reasons[0].to_string(), text);
             let mut ring = ring(4 * REGION_ROWS as usize);
             let mut sut = recording_of(best.backend, &ring, rig::options());
             record(&mut ring, &mut sut, 3);
@@ -287,12 +294,12 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
         refuse(libc::SYS_io_uring_register, vec![rule], libc::ENOMEM);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
-        let opened = opened(&path, BackendChoice::Uring, Directness::IfPossible);
+        let opened = opened(&path, BackendChoice::Uring, CacheMode::PreferDirect);
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(opened.backend, &ring, rig::options());
-        let why_not = sut.queue().not_registered().unwrap();
-        assert_eq!(*why_not, Unavailable::LockedMemory);
-        assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
+        let reason = sut.queue().registration_failure().unwrap();
+        assert_eq!(*reason, FallbackReason::LockedMemory);
+        assert!(reason.to_string().contains("ulimit -l"), "{reason}");
         record(&mut ring, &mut sut, 10);
         sut.close(LONG).unwrap();
         assert_prefix(
@@ -312,7 +319,7 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
         .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
-        let backend = opened(&path, wanted, Directness::IfPossible).backend;
+        let backend = opened(&path, wanted, CacheMode::PreferDirect).backend;
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(backend, &ring, rig::options());
         ring.filler.push(&rows(0..4 * REGION_ROWS as i64)).unwrap();
@@ -385,10 +392,10 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
 fn nptdms_opens_a_file_while_it_is_recorded() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut judge = NpTdms::new();
-    for (index, (wanted, directness, is_copied)) in [
-        (BackendChoice::BestAvailable, Directness::IfPossible, false),
-        (BackendChoice::BestAvailable, Directness::IfPossible, true),
-        (BackendChoice::PlainWrites, Directness::Cached, false),
+    for (index, (wanted, cache_mode, is_copied)) in [
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, false),
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, true),
+        (BackendChoice::PlainWrites, CacheMode::Cached, false),
     ]
     .into_iter()
     .enumerate()
@@ -400,7 +407,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
         };
         let mut ring = ring(4 * REGION_ROWS as usize);
         let memories = vec![ring.memory.clone()];
-        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         // Each turn writes less than the file is lengthened ahead.
         let (go_on, turns) = sync_channel(0);
@@ -496,7 +503,7 @@ fn record_indefinitely(path: &Path) {
     };
     let mut ring = ring(4 * REGION_ROWS as usize);
     let memories = vec![ring.memory.clone()];
-    let queue = tdms_queue(path, wanted, Directness::IfPossible, options, memories);
+    let queue = tdms_queue(path, wanted, CacheMode::PreferDirect, options, memories);
     let mut sut = TdmsRecording::start(queue.unwrap().0, &layout(), LONG).unwrap();
     let mut ends = vec![(sut.progress().written, 0)];
     let mut said = 0;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use exercise::exercise;
 use made::write;
 use trunkline_record::{
-    BackendChoice, Directness, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
+    BackendChoice, CacheMode, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
     Selection, open_to_read,
 };
 use trunkline_tdms::{
@@ -179,7 +179,7 @@ fn only_regular_files_are_opened() {
             assert!(refused.to_string().contains("not a regular file"));
         }
         let wanted = BackendChoice::PlainWrites;
-        let refused = open_to_read(path, wanted, Directness::Cached, 1).unwrap_err();
+        let refused = open_to_read(path, wanted, CacheMode::Cached, 1).unwrap_err();
         assert!(refused.to_string().contains("not a regular file"));
     }
 }

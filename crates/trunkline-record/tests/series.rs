@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Durability, EndedFile, QueueOptions, RecordError, Rotation, SimDisk,
+    BackendChoice, CacheMode, Durability, EndedFile, QueueOptions, RecordError, Rotation, SimDisk,
     SimFault, TdmsLayout, TdmsSeries, WriteQueue, series_path, tdms_queue,
 };
 use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, Waveform};
@@ -300,9 +300,9 @@ fn files_of_a_series_have_names_and_no_index_of_others() {
     let mut ring = ring(8192);
     let memory = ring.memory.clone();
     let open = |number| {
-        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::Cached);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::Cached);
         let memories = vec![memory.clone()];
-        let opened = tdms_queue(&path(number), wanted, directness, options(), memories);
+        let opened = tdms_queue(&path(number), wanted, cache_mode, options(), memories);
         opened.map(|(queue, _)| queue)
     };
     let rotation = Rotation {

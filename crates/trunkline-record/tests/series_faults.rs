@@ -13,7 +13,7 @@ use std::time::Duration;
 use rig::{LONG, ROW, layout, numbers, ring, rows};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use trunkline_record::{
-    BackendChoice, Copying, Directness, EndedFile, QueueOptions, RecordError, Recording, Rotation,
+    BackendChoice, CacheMode, Copying, EndedFile, QueueOptions, RecordError, Recording, Rotation,
     Selection, SimDisk, SimFault, TdmsSeries, WriteQueue, series_path, tdms_queue,
 };
 use trunkline_ring::ReadRegion;
@@ -333,9 +333,9 @@ fn next_file_that_failed_to_start_can_be_created_again() {
     };
     let open = |number| {
         let path = series_path(folder, "run", number)?;
-        let (wanted, directness) = (BackendChoice::PlainWrites, Directness::Cached);
+        let (wanted, cache_mode) = (BackendChoice::PlainWrites, CacheMode::Cached);
         let memories = vec![memory.clone()];
-        tdms_queue(&path, wanted, directness, options, memories).map(|(queue, _)| queue)
+        tdms_queue(&path, wanted, cache_mode, options, memories).map(|(queue, _)| queue)
     };
     let rotation = Rotation {
         bytes_max: 1,

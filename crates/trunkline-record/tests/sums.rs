@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, Sut, assert_prefix, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Durability, FailedStep, QueueError, QueueOptions, RecordError,
+    BackendChoice, CacheMode, Durability, FailedStep, QueueError, QueueOptions, RecordError,
     SimDisk, SimFault, TdmsRecording, WriteQueue, sums_path, tdms_queue,
 };
 use trunkline_tdms::{Limits, SumsCheck, SumsState, TdmsFile, Unsummed};
@@ -321,9 +321,9 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
             has_sums,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendChoice::BestAvailable, Directness::IfPossible);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::PreferDirect);
         let memories = vec![ring.memory.clone()];
-        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         ring.filler.push(&rows(0..2048)).unwrap();
         for count in [1024, 512, 7] {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
-    Backend, BackendChoice, BackendKind, Completed, Directness, FullDisk, QueueOptions, Read,
-    SimDisk, Span, TdmsLayout, TdmsRecording, Token, Unavailable, Wait, Write, WriteQueue,
+    Backend, BackendChoice, BackendKind, CacheMode, Completed, FallbackReason, FullDisk,
+    QueueOptions, Read, SimDisk, Span, TdmsLayout, TdmsRecording, Token, Wait, Write, WriteQueue,
     open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -53,7 +53,7 @@ impl Backend for Watched {
         self.0.now()
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason> {
         // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.register(memory) }
     }
@@ -298,7 +298,7 @@ fn the_clock_of_every_backend_is_the_monotonic_one() {
         .enumerate()
     {
         let path = folder.path().join(index.to_string());
-        let opened = open_file(&path, wanted, Directness::Cached, 1).unwrap();
+        let opened = open_file(&path, wanted, CacheMode::Cached, 1).unwrap();
         let before = monotonic();
         let now = opened.backend.now();
         assert!((before..=monotonic()).contains(&now), "{now:?}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use self::choice::check_regular;
 pub use self::choice::{
-    BackendChoice, Directness, FileReport, FileToRead, OpenedFile, Unavailable, open_file,
+    BackendChoice, CacheMode, FallbackReason, FileReport, FileToRead, OpenedFile, open_file,
     open_to_read,
 };
 pub use self::plain::PlainWrites;
@@ -167,7 +167,7 @@ pub trait Backend: Send + fmt::Debug {
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable>;
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason>;
 
     /// Starts a write.
     ///

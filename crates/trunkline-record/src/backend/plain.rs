@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 
 use super::{
-    Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Unavailable, Wait, Write,
+    Backend, BackendKind, Completed, FallbackReason, LocalFile, Read, Span, Token, Wait, Write,
 };
 use crate::clock::monotonic;
 
@@ -95,7 +95,7 @@ impl Backend for PlainWrites {
         Ok(&self.local)
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, _: &[Span]) -> Option<FallbackReason> {
         None
     }
 

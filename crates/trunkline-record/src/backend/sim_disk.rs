@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trunkline_simdisk::{Content, put};
 
-use super::{Backend, BackendKind, Completed, Read, Span, Token, Unavailable, Wait, Write};
+use super::{Backend, BackendKind, Completed, FallbackReason, Read, Span, Token, Wait, Write};
 use crate::place::Displaced;
 
 /// Size of a sector, which a disk writes completely or not at all.
@@ -288,7 +288,7 @@ impl Backend for SimDisk {
         self.state().now
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, _: &[Span]) -> Option<FallbackReason> {
         None
     }
 

@@ -32,7 +32,7 @@ pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
 use self::space::Space;
 use self::sums::SumsFile;
-use crate::backend::{Backend, Span, Token, Unavailable};
+use crate::backend::{Backend, FallbackReason, Span, Token};
 use crate::error::{Failure, QueueError};
 use crate::place::Displaced;
 
@@ -48,7 +48,7 @@ pub struct WriteQueue {
     sums: Option<SumsFile>,
     outstanding: Outstanding,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<Unavailable>,
+    registration_failure: Option<FallbackReason>,
     options: QueueOptions,
     space: Space,
     collected: Collected,
@@ -83,9 +83,9 @@ impl WriteQueue {
         }));
         // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
         // dropped.
-        let not_registered = unsafe { backend.register(&spans) };
+        let registration_failure = unsafe { backend.register(&spans) };
         Self {
-            not_registered,
+            registration_failure,
             backend,
             sums: None,
             outstanding,
@@ -143,8 +143,8 @@ impl WriteQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each write more
     /// expensive. `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&Unavailable> {
-        self.not_registered.as_ref()
+    pub fn registration_failure(&self) -> Option<&FallbackReason> {
+        self.registration_failure.as_ref()
     }
 
     pub fn backend(&self) -> &dyn Backend {

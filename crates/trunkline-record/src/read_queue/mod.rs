@@ -21,7 +21,7 @@ use trunkline_ring::{NoRegion, RegionMemory, RegionWriter, WriteRegion};
 
 pub use self::error::{ReadFailure, ReadFault, ReadQueueError, RefusedRead};
 use self::slot::Slot;
-use crate::backend::{Backend, Span, Unavailable, Wait};
+use crate::backend::{Backend, FallbackReason, Span, Wait};
 use crate::staging::Staging;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ pub struct ReadQueue {
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<Unavailable>,
+    registration_failure: Option<FallbackReason>,
     options: ReadOptions,
     block_bytes: usize,
     /// Length of the file in bytes.
@@ -136,13 +136,13 @@ impl ReadQueue {
         }));
         // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
         // dropped.
-        let not_registered = unsafe { backend.register(&spans) };
+        let registration_failure = unsafe { backend.register(&spans) };
         Ok(Self {
             backend,
             slots: (0..places).map(|_| Slot::default()).collect(),
             staging,
             _memories: memories,
-            not_registered,
+            registration_failure,
             options,
             block_bytes,
             length,
@@ -161,8 +161,8 @@ impl ReadQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each read more
     /// expensive. `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&Unavailable> {
-        self.not_registered.as_ref()
+    pub fn registration_failure(&self) -> Option<&FallbackReason> {
+        self.registration_failure.as_ref()
     }
 
     pub fn backend(&self) -> &dyn Backend {

@@ -86,7 +86,7 @@ impl SegmentFile {
         FileReport {
             backend: BackendKind::PlainWrites,
             is_direct: false,
-            why_not: Vec::new(),
+            fallback_reasons: Vec::new(),
         }
     }
 

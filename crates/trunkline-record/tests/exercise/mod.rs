@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trunkline_record::{
-    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, CacheMode, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     RecordedVariables, Recording, Selection, TdmsPlayback,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -123,7 +123,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     let options = PlayOptions {
         region_rows: 16,
         backend: BackendChoice::PlainWrites,
-        directness: Directness::Cached,
+        cache_mode: CacheMode::Cached,
         ..PlayOptions::default()
     };
     let mut playback = TdmsPlayback::new(recording, memory, ring, options)?;

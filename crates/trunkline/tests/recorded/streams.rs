@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline::Engine;
 use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, CacheMode, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     QueueOptions, Recording, RecordingError, RoomState, Selection, SimDisk, TdmsPlayback,
     TdmsRecording, WriteQueue, play_into_stream, receive_into_ring, record_stream, stopper,
     stream_layout, tdms_queue,
@@ -35,7 +35,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     let (queue, _) = tdms_queue(
         path,
         BackendChoice::BestAvailable,
-        Directness::IfPossible,
+        CacheMode::PreferDirect,
         QueueOptions {
             copying: None,
             ..QueueOptions::default()
@@ -142,7 +142,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
     let (queue, _) = tdms_queue(
         &path,
         BackendChoice::BestAvailable,
-        Directness::IfPossible,
+        CacheMode::PreferDirect,
         QueueOptions::default(),
         vec![memory],
     )

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{NoRegion, Pages, PagesWanted};
 use trunkline::record::{
-    BackendChoice, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
+    BackendChoice, CacheMode, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
@@ -244,7 +244,7 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     let (queue, report) = tdms_queue(
         path,
         BackendChoice::BestAvailable,
-        Directness::IfPossible,
+        CacheMode::PreferDirect,
         QueueOptions {
             wait: WAIT,
             ..QueueOptions::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendChoice, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
+    BackendChoice, CacheMode, Displaced, ElementSeries, FileReport, QueueOptions,
     RecordElementsOptions, RecordError, RecordingError, RoomState, SegmentFile, Stopped,
     StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
     record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
@@ -95,7 +95,7 @@ impl Recorder<'_> {
             tdms_queue(
                 &series_file(path, number),
                 BackendChoice::BestAvailable,
-                Directness::IfPossible,
+                CacheMode::PreferDirect,
                 queue_options,
                 vec![memory.clone()],
             )
