@@ -49,8 +49,8 @@
 mod backend;
 mod clock;
 mod error;
-mod place;
 mod playback;
+mod watched_path;
 // Guarantees to the backend that memory stays mapped.
 #[allow(unsafe_code)]
 mod queue;
@@ -72,7 +72,6 @@ pub use backend::{
 #[cfg(feature = "sim")]
 pub use backend::{SimDisk, SimFault};
 pub use error::{FailedStep, Failure, QueueError, Refused};
-pub use place::{Displaced, Whereabouts};
 pub use playback::{
     GROUPS_LISTED_MAX, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
     PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
@@ -92,3 +91,4 @@ pub use variables::{
     Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
     check_elements,
 };
+pub use watched_path::{FileLocation, MovedFile};

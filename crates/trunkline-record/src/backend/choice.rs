@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::{Backend, BackendKind, LocalFile, PlainWrites, Uring};
-use crate::place::{Place, sync_folder};
+use crate::watched_path::{WatchedPath, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
@@ -139,10 +139,10 @@ pub fn open_file(
 ) -> io::Result<OpenedFile> {
     let mut fallback_reasons = Vec::new();
     let (file, is_direct) = open_direct(path, true, cache_mode, &mut fallback_reasons)?;
-    let opened = Place::of(path).and_then(|place| {
+    let opened = WatchedPath::of(path).and_then(|watched_path| {
         with_backend(
             file,
-            Some(place),
+            Some(watched_path),
             wanted,
             is_direct,
             writes_max,
@@ -234,7 +234,7 @@ fn open_direct(
 
 fn with_backend(
     file: File,
-    place: Option<Place>,
+    watched_path: Option<WatchedPath>,
     wanted: BackendChoice,
     is_direct: bool,
     writes_max: usize,
@@ -243,7 +243,7 @@ fn with_backend(
     let mut local = LocalFile {
         file,
         is_direct,
-        place,
+        watched_path,
     };
     if wanted != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {

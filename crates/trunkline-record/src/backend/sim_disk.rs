@@ -9,7 +9,7 @@ use std::time::Duration;
 use trunkline_simdisk::{Content, put};
 
 use super::{Backend, BackendKind, Completed, FallbackReason, Read, Span, Token, Wait, Write};
-use crate::place::Displaced;
+use crate::watched_path::MovedFile;
 
 /// Size of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -45,7 +45,7 @@ struct State {
     length: usize,
     room_bytes: u64,
     trim_fault: Option<i32>,
-    displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl SimDisk {
             length: 0,
             room_bytes: u64::MAX,
             trim_fault: None,
-            displaced: None,
+            moved_file: None,
         })))
     }
 
@@ -102,8 +102,8 @@ impl SimDisk {
 
     /// Makes the file's name refer to another file, and sets the file's location; `None` makes the
     /// name refer to the file again.
-    pub fn set_displaced(&self, displaced: Option<Displaced>) {
-        self.state().displaced = displaced;
+    pub fn set_moved_file(&self, moved_file: Option<MovedFile>) {
+        self.state().moved_file = moved_file;
     }
 
     pub fn set_room(&self, bytes: u64) {
@@ -341,8 +341,8 @@ impl Backend for SimDisk {
         Ok(state.room_bytes.saturating_sub(state.reserved_to))
     }
 
-    fn displaced(&self) -> Option<Displaced> {
-        self.state().displaced.clone()
+    fn moved_file(&self) -> Option<MovedFile> {
+        self.state().moved_file.clone()
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {

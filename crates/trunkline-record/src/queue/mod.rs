@@ -34,7 +34,7 @@ use self::space::Space;
 use self::sums::SumsFile;
 use crate::backend::{Backend, FallbackReason, Span, Token};
 use crate::error::{Failure, QueueError};
-use crate::place::Displaced;
+use crate::watched_path::MovedFile;
 
 /// The token of a sync; tokens of writes are computed from smaller numbers.
 const SYNC: Token = Token(u64::MAX);
@@ -57,8 +57,8 @@ pub struct WriteQueue {
     /// Number of writes and syncs that are running in the backend.
     running: usize,
     /// The files' locations if their names no longer refer to them.
-    displaced: Option<Displaced>,
-    sums_displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
+    moved_sums_file: Option<MovedFile>,
     is_closed: bool,
     /// The system error number if closing could not truncate the file.
     untrimmed: Option<i32>,
@@ -96,8 +96,8 @@ impl WriteQueue {
             syncing: Syncing::default(),
             counts: Counts::default(),
             running: 0,
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             is_closed: false,
             untrimmed: None,
             unwritten: Vec::new(),
@@ -198,18 +198,18 @@ impl WriteQueue {
     ///
     /// A file that was removed or replaced has [failed](crate::FailedStep::Removed): none of its
     /// data is left. Writing continues in a file that was renamed.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.displaced.as_ref()
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.moved_file.as_ref()
     }
 
     /// Returns the same for the checksum file. The data is written even if that file is lost.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.sums_displaced.as_ref()
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.moved_sums_file.as_ref()
     }
 
     /// Returns true if the file was removed or replaced.
     pub(crate) fn is_removed(&self) -> bool {
-        self.displaced.as_ref().is_some_and(Displaced::is_removed)
+        self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
     /// Returns the position up to which everything is in the file, with checksums.

@@ -38,14 +38,14 @@ pub(super) struct Outstanding {
     oldest_chunk: u64,
     oldest: u64,
     next_placeholder: PartState,
-    /// One place per segment, for its header, its unaligned end, and copied data.
+    /// One slot per segment, for its header, its unaligned end, and copied data.
     staging: Staging,
     /// The content that all placeholders share: one block, or only a lead-in if there are no
     /// blocks.
     placeholder: Staging,
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Offsets of the unaligned end and of copied data within a place of staging.
+    /// Offsets of the unaligned end and of copied data within a slot of staging.
     odd_at: usize,
     pub(super) copy_at: usize,
     /// The position of the next segment.
@@ -72,7 +72,7 @@ pub(super) enum Body {
 impl Outstanding {
     pub(super) fn new(options: &QueueOptions, block_bytes: usize) -> Self {
         let max = options.outstanding_max.get();
-        // A place holds the header, then a chunk's unaligned end and the padding of its block, then
+        // A slot holds the header, then a chunk's unaligned end and the padding of its block, then
         // copied data and the padding of its block.
         let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
         let copy_at = odd_at + 2 * block_bytes;
@@ -91,10 +91,7 @@ impl Outstanding {
             oldest_chunk: 0,
             oldest: 0,
             // The first segment begins the file.
-            next_placeholder: PartState::waiting(
-                0,
-                placeholder.place(0).part(0, placeholder_bytes),
-            ),
+            next_placeholder: PartState::waiting(0, placeholder.slot(0).part(0, placeholder_bytes)),
             staging: Staging::new(max, copy_at.saturating_add(copy_bytes)),
             placeholder,
             placeholder_bytes,
@@ -139,9 +136,9 @@ impl Outstanding {
         self.segments.back().filter(|segment| segment.is_open)
     }
 
-    /// Returns the place of a segment in staging.
-    fn place(&self, number: u64) -> usize {
-        // Below the number of places, which is a `usize`.
+    /// Returns the slot of a segment in staging.
+    fn slot(&self, number: u64) -> usize {
+        // Below the number of slots, which is a `usize`.
         (number % self.max as u64) as usize
     }
 
@@ -177,8 +174,8 @@ impl Outstanding {
 
     /// Copies `bytes` to offset `at` of the copied data of the next segment. They must fit.
     pub(super) fn copy(&mut self, at: usize, bytes: &[u8]) {
-        let place = self.place(self.next());
-        put(self.staging.bytes_mut(place), self.copy_at + at, bytes);
+        let slot = self.slot(self.next());
+        put(self.staging.bytes_mut(slot), self.copy_at + at, bytes);
     }
 
     /// Closes the last segment and begins another, whose header describes it up to `end`. The
@@ -192,8 +189,8 @@ impl Outstanding {
     ) {
         self.close_segment();
         let (position, first) = (self.position, self.next_chunk());
-        let place = self.place(self.next());
-        put(self.staging.bytes_mut(place), 0, header);
+        let slot = self.slot(self.next());
+        put(self.staging.bytes_mut(slot), 0, header);
         self.position += header.len() as u64;
         self.segments.push_back(Segment {
             position,
@@ -202,7 +199,7 @@ impl Outstanding {
             last: first,
             described_end: end,
             placeholder: std::mem::take(&mut self.next_placeholder),
-            header: PartState::waiting(position, self.staging.place(place).part(0, header.len())),
+            header: PartState::waiting(position, self.staging.slot(slot).part(0, header.len())),
             header_bytes: header.len(),
             is_open: true,
             since,
@@ -215,13 +212,13 @@ impl Outstanding {
     /// must fit, and fewer than the maximum number of chunks must be outstanding.
     pub(super) fn add(&mut self, body: Body, behind: &[u8]) {
         let number = self.next().saturating_sub(1);
-        let place = self.place(number);
+        let slot = self.slot(number);
         let Some(segment) = self.segments.back_mut() else {
             return;
         };
         let (odd_at, copy_at) = (self.odd_at, self.copy_at);
-        let span = self.staging.place(place);
-        let staged = self.staging.bytes_mut(place);
+        let span = self.staging.slot(slot);
+        let staged = self.staging.bytes_mut(slot);
         let (values, memory, odd_bytes) = match &body {
             Body::Region(region, _) => {
                 let values = region.bytes();
@@ -270,7 +267,7 @@ impl Outstanding {
         if let Some(segment) = self.segments.back_mut()
             && std::mem::take(&mut segment.is_open)
         {
-            let memory = self.placeholder.place(0).part(0, self.placeholder_bytes);
+            let memory = self.placeholder.slot(0).part(0, self.placeholder_bytes);
             self.next_placeholder = PartState::waiting(segment.end, memory);
         }
     }
@@ -328,11 +325,11 @@ impl Outstanding {
 
     /// Updates a header to include the chunks that were added since it was built.
     fn complete_header(&mut self, number: u64) {
-        let place = self.place(number);
+        let slot = self.slot(number);
         let Some(segment) = self.segments.get_mut((number - self.oldest) as usize) else {
             return;
         };
-        let header = &mut self.staging.bytes_mut(place)[..segment.header_bytes];
+        let header = &mut self.staging.bytes_mut(slot)[..segment.header_bytes];
         if segment.described_end < segment.end {
             lengthen_segment(header, segment.end - segment.described_end);
             segment.described_end = segment.end;

@@ -127,8 +127,8 @@ impl ReadQueue {
             });
         }
         let block_bytes = backend.block_bytes().max(1);
-        let places = options.outstanding_max.get();
-        let staging = Staging::new(places, options.bounce_bytes.max(2 * block_bytes));
+        let slot_count = options.outstanding_max.get();
+        let staging = Staging::new(slot_count, options.bounce_bytes.max(2 * block_bytes));
         let mut spans = vec![staging.span()];
         spans.extend(memories.iter().map(|memory| {
             let (start, bytes) = memory.span();
@@ -139,7 +139,7 @@ impl ReadQueue {
         let registration_failure = unsafe { backend.register(&spans) };
         Ok(Self {
             backend,
-            slots: (0..places).map(|_| Slot::default()).collect(),
+            slots: (0..slot_count).map(|_| Slot::default()).collect(),
             staging,
             _memories: memories,
             registration_failure,
@@ -236,8 +236,8 @@ impl ReadQueue {
         }
         let slot = Slot::new(region, self.position, self.block_bytes);
         let (number, bytes) = (self.next, slot.bytes);
-        let place = self.place(number);
-        self.slots[place] = slot;
+        let index = self.slot_index(number);
+        self.slots[index] = slot;
         self.next += 1;
         self.position += bytes;
         self.begun += bytes;
@@ -322,7 +322,7 @@ impl ReadQueue {
         Ok(())
     }
 
-    fn place(&self, number: u64) -> usize {
+    fn slot_index(&self, number: u64) -> usize {
         // Below the number of slots, which is a `usize`.
         (number % self.slots.len() as u64) as usize
     }

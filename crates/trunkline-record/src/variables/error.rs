@@ -6,7 +6,7 @@ use trunkline_tdms::WriteError;
 use trunkline_types::DataType;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-use crate::place::{Displaced, Whereabouts};
+use crate::watched_path::{FileLocation, MovedFile};
 
 /// The reason why a variable, or an update of it, is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +33,12 @@ pub enum VariableRecordError {
     #[error(
         "{}, and its content is lost ({updates} updates); record to another file, and make \
          sure that no program removes it{}",
-        displaced,
-        copy_hint(displaced)
+        moved_file,
+        copy_hint(moved_file)
     )]
     Removed {
         /// The file and its location.
-        displaced: Box<Displaced>,
+        moved_file: Box<MovedFile>,
         /// Number of updates that were in it.
         updates: u64,
     },
@@ -68,9 +68,9 @@ impl VariableRecordError {
     }
 }
 
-fn copy_hint(displaced: &Displaced) -> String {
-    match &displaced.now {
-        Whereabouts::Removed {
+fn copy_hint(moved_file: &MovedFile) -> String {
+    match &moved_file.now {
+        FileLocation::Removed {
             copy_from: Some(from),
         } => format!(
             "; until the recording ends, its data can be copied from {}",

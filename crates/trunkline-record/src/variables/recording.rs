@@ -15,7 +15,7 @@ use super::file::{Segments, writer_of};
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
 use super::recorded::Recorded;
 use crate::error::os_error;
-use crate::place::Displaced;
+use crate::watched_path::MovedFile;
 
 /// Size of an update without its value, in bytes.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
@@ -74,8 +74,8 @@ pub struct VariableRecording<S> {
     /// Updates in previous files that may not survive a power loss.
     unsafe_updates: u64,
     /// The files' locations if their names no longer refer to them.
-    displaced: Option<Displaced>,
-    sums_displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
+    moved_sums_file: Option<MovedFile>,
     progress: VariableProgress,
 }
 
@@ -101,8 +101,8 @@ impl<S: Segments> VariableRecording<S> {
             file_updates: 0,
             sync_failure: None,
             unsafe_updates: 0,
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             progress: VariableProgress::default(),
         }
     }
@@ -341,27 +341,27 @@ impl<S: Segments> VariableRecording<S> {
     /// Checks that the name of the file still refers to it.
     fn check_place(&mut self) -> Result<(), VariableRecordError> {
         if !self.is_removed() {
-            self.displaced = self.out.displaced();
-            self.sums_displaced = self.out.sums_displaced();
+            self.moved_file = self.out.moved_file();
+            self.moved_sums_file = self.out.moved_sums_file();
         }
-        match self.displaced.as_ref().filter(|found| found.is_removed()) {
+        match self.moved_file.as_ref().filter(|found| found.is_removed()) {
             None => Ok(()),
             Some(found) => Err(VariableRecordError::Removed {
-                displaced: Box::new(found.clone()),
+                moved_file: Box::new(found.clone()),
                 updates: self.file_updates,
             }),
         }
     }
 
     fn is_removed(&self) -> bool {
-        self.displaced.as_ref().is_some_and(Displaced::is_removed)
+        self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
     /// Returns the file's location if its name did not refer to it when it was last written or
     /// synced. Updates in a file that was removed or replaced count as lost; writing continues in a
     /// file that was renamed.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.displaced.as_ref()
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.moved_file.as_ref()
     }
 
     /// Returns the free bytes of the file system; `None` if it does not report them.
@@ -370,8 +370,8 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Returns the same for the checksum file.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.sums_displaced.as_ref()
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.moved_sums_file.as_ref()
     }
 
     fn write_pending(&mut self) -> Result<(), VariableRecordError> {
@@ -432,7 +432,7 @@ impl<S: Segments> VariableRecording<S> {
         self.progress.in_file -= of_removed;
         // Updates that are copied count again once the next file is written.
         let mut taken_over = of_removed;
-        (self.displaced, self.sums_displaced) = (None, None);
+        (self.moved_file, self.moved_sums_file) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
         self.sync_failure = None;
         self.pending.clear();

@@ -9,9 +9,9 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
 use super::recording::{VariableId, VariableRecording};
-use crate::place::Displaced;
 use crate::queue::{Room, RoomAlarm, RoomWatch};
 use crate::tdms_series::Rotation;
+use crate::watched_path::MovedFile;
 
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,14 +276,14 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.ended.pop_front()
     }
 
-    /// Same as [`VariableRecording::displaced`], for the current file.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.recording.displaced()
+    /// Same as [`VariableRecording::moved_file`], for the current file.
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.recording.moved_file()
     }
 
-    /// Same as [`VariableRecording::sums_displaced`], for the current file.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.recording.sums_displaced()
+    /// Same as [`VariableRecording::moved_sums_file`], for the current file.
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.recording.moved_sums_file()
     }
 
     /// Returns the free space on the disk, as last measured during a write.

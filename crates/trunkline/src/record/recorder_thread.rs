@@ -420,8 +420,8 @@ impl Running {
         }
         status.progress = progress;
         status.files = self.recording.number();
-        status.displaced = self.recording.displaced().cloned();
-        status.sums_displaced = self.recording.sums_displaced().cloned();
+        status.moved_file = self.recording.moved_file().cloned();
+        status.moved_sums_file = self.recording.moved_sums_file().cloned();
         status.room = self.recording.room();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Closed, Displaced, Durability, ElementSeries, FailedStep, Progress, RecordError, Room,
+    Closed, Durability, ElementSeries, FailedStep, MovedFile, Progress, RecordError, Room,
     Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
@@ -25,7 +25,7 @@ pub(super) trait StreamFile {
 
     /// Returns the displacement of the current file and of its checksums, if their paths no longer
     /// refer to them.
-    fn displaced(&self) -> [Option<&Displaced>; 2];
+    fn moved_files(&self) -> [Option<&MovedFile>; 2];
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
 }
@@ -84,8 +84,8 @@ impl StreamFile for TdmsRecording {
         self.progress().bytes_copied
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
-        [self.queue().displaced(), self.queue().sums_displaced()]
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
+        [self.queue().moved_file(), self.queue().moved_sums_file()]
     }
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError> {
@@ -115,9 +115,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
         self.file().progress().bytes_copied
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
         let queue = self.file().queue();
-        [queue.displaced(), queue.sums_displaced()]
+        [queue.moved_file(), queue.moved_sums_file()]
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
@@ -159,8 +159,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         self.progress().bytes
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
-        [(**self).displaced(), self.sums_displaced()]
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
+        [(**self).moved_file(), self.moved_sums_file()]
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
