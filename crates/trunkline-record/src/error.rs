@@ -113,7 +113,7 @@ pub enum QueueError {
         "header and body end at byte {end} of the file, and direct writes need whole blocks of \
          {block_bytes} bytes; pad them"
     )]
-    OddBlocks {
+    PartialBlock {
         /// The end position of the header or of the body.
         end: u64,
         block_bytes: usize,
@@ -135,7 +135,7 @@ pub struct Refused {
 }
 
 /// Returns true if the system postponed the operation.
-pub(crate) fn is_put_off(error: &io::Error) -> bool {
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock

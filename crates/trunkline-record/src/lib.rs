@@ -84,7 +84,7 @@ pub use read_queue::{
     ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
 };
 pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
-pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
+pub use tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
 pub use variables::{
     ElementSeries, EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,

@@ -9,7 +9,7 @@ use trunkline_tdms::{ObjectPath, Waveform};
 
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
-use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
+use crate::tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
 
 /// The limits at which a recording continues in another file. It also does so after a file has
 /// failed.
@@ -132,8 +132,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
         match self.write_here_or_next(region) {
             // There is no room for another file.
-            Err(RecordError::Refused(refused)) if self.loses(&refused.error) => {
-                self.current.lose(&refused.region);
+            Err(RecordError::Refused(refused)) if self.counts_as_loss(&refused.error) => {
+                self.current.count_lost(&refused.region);
                 Ok(())
             }
             done => done,
@@ -158,7 +158,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     }
 
     /// Returns true if, after this error, rows are counted as lost instead of being refused.
-    fn loses(&self, error: &QueueError) -> bool {
+    fn counts_as_loss(&self, error: &QueueError) -> bool {
         let kind = match error {
             QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
             QueueError::Backend(error) => error.kind(),
@@ -169,13 +169,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             kind,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
         );
-        is_full && self.current.queue().options().full_disk == FullDisk::Lose
+        is_full && self.current.queue().options().full_disk == FullDisk::Discard
     }
 
-    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Lose`] is
+    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Discard`] is
     /// set.
-    pub fn disk_stop(&self) -> DiskStop {
-        self.current.disk_stop()
+    pub fn disk_full_losses(&self) -> DiskFullLosses {
+        self.current.disk_full_losses()
     }
 
     fn rotate_before(&mut self, region: ReadRegion) -> Result<ReadRegion, RecordError> {
@@ -203,9 +203,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
         let next = TdmsRecording::start(queue, &self.layout_from(self.taken), self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
-        let stopped = last.take_stopped();
-        self.current.continue_from(last.disk_stop());
-        let is_cut_short = last.progress().failure.is_some() || last.is_over();
+        let rows_lost = last.take_rows_lost();
+        self.current.continue_from(last.disk_full_losses());
+        let is_cut_short = last.progress().failure.is_some() || last.has_header_overflow();
         let rows = last.rows();
         self.bytes_before += last.progress().accepted;
         self.ending = Some(Ending {
@@ -217,8 +217,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.number = number;
         self.since = self.current.queue().backend().now();
         self.set_series_row()?;
-        if stopped > 0 {
-            self.current.note_gap_at(0, stopped)?;
+        if rows_lost > 0 {
+            self.current.note_gap_at(0, rows_lost)?;
         }
         if is_cut_short {
             // The exact loss is known once no write of the previous file is running. The first
@@ -264,7 +264,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             .saturating_sub(self.since);
         let bytes = progress.accepted + progress.bytes_collected as u64;
         progress.failure.is_some()
-            || self.current.is_over()
+            || self.current.has_header_overflow()
             || bytes >= self.rotation.bytes_max
             || age >= self.rotation.age_max
     }

@@ -321,11 +321,11 @@ fn unwritten_copies_are_never_reported_as_durable() {
     assert!(error.to_string().contains("header_bytes_max"), "{error}");
     for durability in [Durability::OnDisk, Durability::InFile] {
         let error = sut.flush(durability, LONG).unwrap_err();
-        assert!(matches!(error, RecordError::Over), "{error}");
+        assert!(matches!(error, RecordError::HeaderOverflow), "{error}");
     }
     for _ in 0..2 {
         let error = sut.close(LONG).unwrap_err();
-        assert!(matches!(error, RecordError::Over), "{error}");
+        assert!(matches!(error, RecordError::HeaderOverflow), "{error}");
     }
     assert_eq!((sut.rows(), sut.rows_in_file()), (14, 7));
     // The file is closed nevertheless.

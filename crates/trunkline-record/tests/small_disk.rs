@@ -85,7 +85,7 @@ fn fill(folder: &Path, bytes_max: u64) {
             bytes: 256 << 10,
             time: Duration::from_secs(10),
         },
-        full_disk: FullDisk::Lose,
+        full_disk: FullDisk::Discard,
         ..rig::options()
     };
     let path = |number| series_path(folder, "run", number).unwrap();
@@ -111,7 +111,7 @@ fn fill(folder: &Path, bytes_max: u64) {
             written += 1024;
             sut.write(ring.reader.acquire(1024).unwrap()).unwrap();
             rounds += 1;
-            let stop = sut.disk_stop();
+            let stop = sut.disk_full_losses();
             is_low |= sut.current().progress().room.state >= RoomState::Low;
             if until(stop.rows_lost, stop.is_stopped) {
                 return is_low;
@@ -122,7 +122,7 @@ fn fill(folder: &Path, bytes_max: u64) {
     assert!(write(&mut sut, &|lost, _| lost >= 5 * 1024), "no alarm");
     std::fs::remove_file(&ballast).unwrap();
     write(&mut sut, &|_, is_stopped| !is_stopped);
-    let lost = sut.disk_stop().rows_lost;
+    let lost = sut.disk_full_losses().rows_lost;
     let last = sut.close().unwrap();
     assert_eq!((last.rows_lost, last.closed.failure), (0, None));
     let mut found = Vec::new();

@@ -180,7 +180,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     let disk = SimDisk::new(1, BLOCK);
     let options = QueueOptions {
         reserve_bytes: 64 << 10,
-        full_disk: FullDisk::Lose,
+        full_disk: FullDisk::Discard,
         ..rig::options()
     };
     disk.set_room(64 << 10);
@@ -195,7 +195,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     for _ in 0..500 {
         write(&mut sut);
     }
-    assert!(sut.disk_stop().is_stopped);
+    assert!(sut.disk_full_losses().is_stopped);
     let tries = seen.lock().unwrap().reserved;
     for _ in 0..500 {
         write(&mut sut);
@@ -203,7 +203,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     assert_eq!(seen.lock().unwrap().reserved, tries);
     disk.set_room(1 << 30);
     write(&mut sut);
-    assert!(!sut.disk_stop().is_stopped);
+    assert!(!sut.disk_full_losses().is_stopped);
     assert_eq!(seen.lock().unwrap().reserved, tries + 1);
     sut.close(LONG).unwrap();
 }

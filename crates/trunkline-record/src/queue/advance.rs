@@ -103,7 +103,7 @@ impl WriteQueue {
     /// Ends the file, because no segment is written without its checksum.
     fn fail_sums(&mut self, error: &io::Error) {
         if let Some(sums) = &mut self.sums {
-            sums.give_up();
+            sums.abandon();
         }
         self.fail_next(FailedStep::Sums, error);
     }

@@ -65,7 +65,7 @@ pub struct WriteQueue {
     /// Files that are removed if nothing is written to them.
     unwritten: Vec<PathBuf>,
     /// True if the files are removed in any case.
-    is_given_up: bool,
+    removes_files: bool,
 }
 
 impl WriteQueue {
@@ -101,7 +101,7 @@ impl WriteQueue {
             is_closed: false,
             untrimmed: None,
             unwritten: Vec::new(),
-            is_given_up: false,
+            removes_files: false,
         }
     }
 
@@ -128,8 +128,8 @@ impl WriteQueue {
     }
 
     /// Drops the queue and removes its files, even if data was written, because it is of no use.
-    pub(crate) fn give_up(mut self) {
-        self.is_given_up = true;
+    pub(crate) fn abandon(mut self) {
+        self.removes_files = true;
     }
 
     /// Returns the number that identifies the checksum file, if there is one.
@@ -245,7 +245,7 @@ impl WriteQueue {
 
 impl Drop for WriteQueue {
     fn drop(&mut self) {
-        if self.outstanding.written == 0 || self.is_given_up {
+        if self.outstanding.written == 0 || self.removes_files {
             for path in &self.unwritten {
                 // A file left behind does no harm.
                 let _ = std::fs::remove_file(path);

@@ -46,7 +46,7 @@ pub(super) struct Outstanding {
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
     /// Offsets of the unaligned end and of copied data within a slot of staging.
-    odd_at: usize,
+    tail_at: usize,
     pub(super) copy_at: usize,
     /// The position of the next segment.
     pub(super) position: u64,
@@ -74,8 +74,8 @@ impl Outstanding {
         let max = options.outstanding_max.get();
         // A slot holds the header, then a chunk's unaligned end and the padding of its block, then
         // copied data and the padding of its block.
-        let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
-        let copy_at = odd_at + 2 * block_bytes;
+        let tail_at = options.header_bytes_max.next_multiple_of(block_bytes);
+        let copy_at = tail_at + 2 * block_bytes;
         let copy_bytes = match options.copy_bytes_max() {
             0 => 0,
             bytes => bytes.saturating_add(2 * block_bytes),
@@ -96,7 +96,7 @@ impl Outstanding {
             placeholder,
             placeholder_bytes,
             block_bytes,
-            odd_at,
+            tail_at,
             copy_at,
             position: 0,
             written: 0,
@@ -161,12 +161,12 @@ impl Outstanding {
             Part::Placeholder(number) if number == self.next() => Some(&mut self.next_placeholder),
             Part::Placeholder(number) => Some(&mut self.segment_mut(number)?.placeholder),
             Part::Header(number) => Some(&mut self.segment_mut(number)?.header),
-            Part::Body(number) | Part::OddEnd(number) => {
+            Part::Body(number) | Part::Tail(number) => {
                 let at = number.checked_sub(self.oldest_chunk)?;
                 let chunk = self.chunks.get_mut(at as usize)?;
                 Some(match part {
                     Part::Body(_) => &mut chunk.body,
-                    _ => &mut chunk.odd_end,
+                    _ => &mut chunk.tail,
                 })
             }
         }
@@ -208,42 +208,42 @@ impl Outstanding {
         });
     }
 
-    /// Adds a chunk, and the bytes `behind` it, to the last segment, which must be open. All of it
+    /// Adds a chunk, and the `padding` after it, to the last segment, which must be open. All of it
     /// must fit, and fewer than the maximum number of chunks must be outstanding.
-    pub(super) fn add(&mut self, body: Body, behind: &[u8]) {
+    pub(super) fn add(&mut self, body: Body, padding: &[u8]) {
         let number = self.next().saturating_sub(1);
         let slot = self.slot(number);
         let Some(segment) = self.segments.back_mut() else {
             return;
         };
-        let (odd_at, copy_at) = (self.odd_at, self.copy_at);
+        let (tail_at, copy_at) = (self.tail_at, self.copy_at);
         let span = self.staging.slot(slot);
         let staged = self.staging.bytes_mut(slot);
-        let (values, memory, odd_bytes) = match &body {
+        let (values, memory, tail_bytes) = match &body {
             Body::Region(region, _) => {
                 let values = region.bytes();
                 let bytes = values.len() / self.block_bytes * self.block_bytes;
-                let (blocks, odd) = values.split_at(bytes);
-                put(staged, odd_at, odd);
-                put(staged, odd_at + odd.len(), behind);
+                let (blocks, tail) = values.split_at(bytes);
+                put(staged, tail_at, tail);
+                put(staged, tail_at + tail.len(), padding);
                 let start = NonNull::from(blocks).cast();
-                (values, Span { start, bytes }, odd.len() + behind.len())
+                (values, Span { start, bytes }, tail.len() + padding.len())
             }
             Body::Copied(count) => {
-                put(staged, copy_at + count, behind);
-                let memory = span.part(copy_at, count + behind.len());
+                put(staged, copy_at + count, padding);
+                let memory = span.part(copy_at, count + padding.len());
                 (&staged[copy_at..copy_at + count], memory, 0)
             }
         };
         let (position, sum_before) = (segment.end, segment.body_sum);
-        segment.body_sum = sum_before.map(|sum| sum.with(values).with(behind));
-        let odd_position = position + memory.bytes as u64;
-        let odd = span.part(odd_at, odd_bytes);
-        segment.end = odd_position + odd_bytes as u64;
+        segment.body_sum = sum_before.map(|sum| sum.with(values).with(padding));
+        let tail_position = position + memory.bytes as u64;
+        let tail = span.part(tail_at, tail_bytes);
+        segment.end = tail_position + tail_bytes as u64;
         segment.last += 1;
         self.position = segment.end;
         // Staging has room for one unaligned end and for one copy per segment.
-        let is_last = odd_bytes > 0 || matches!(body, Body::Copied(_));
+        let is_last = tail_bytes > 0 || matches!(body, Body::Copied(_));
         let (region, is_wanted_back) = match body {
             Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
             Body::Copied(_) => (None, false),
@@ -254,7 +254,7 @@ impl Outstanding {
             region,
             is_wanted_back,
             body: PartState::waiting(position, memory),
-            odd_end: PartState::waiting(odd_position, odd),
+            tail: PartState::waiting(tail_position, tail),
             sum_before,
         });
         if is_last {
@@ -291,7 +291,7 @@ impl Outstanding {
         let numbers = self.oldest_chunk..self.failed_chunk;
         let chunk = numbers.zip(&self.chunks).find_map(|(number, chunk)| {
             let body = chunk.body.is_waiting().then_some(Part::Body(number));
-            body.or_else(|| chunk.odd_end.is_waiting().then_some(Part::OddEnd(number)))
+            body.or_else(|| chunk.tail.is_waiting().then_some(Part::Tail(number)))
         });
         // Placeholders are written in order, so that a file never begins with zeros.
         let placeholder = || {
@@ -396,7 +396,7 @@ impl Outstanding {
 
     fn fail(&mut self, part: Part, error: &io::Error) {
         match part {
-            Part::Body(number) | Part::OddEnd(number) => self.fail_chunk(number, error),
+            Part::Body(number) | Part::Tail(number) => self.fail_chunk(number, error),
             Part::Placeholder(number) | Part::Header(number) => {
                 let mut position = self.position;
                 if let Some(segment) = self.segment(number) {

@@ -113,7 +113,7 @@ impl SumsFile {
     }
 
     /// Stops writing to the file.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.is_failed = true;
         // A write that has not started is abandoned.
         self.running = self.running.filter(|part| part.is_running);

@@ -41,7 +41,7 @@ pub enum RecordError {
         "an earlier header did not fit into the memory for it, so this file can have no further \
          rows; close it, and continue in another one with a larger header_bytes_max"
     )]
-    Over,
+    HeaderOverflow,
     /// The region was not written; the error contains it.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
