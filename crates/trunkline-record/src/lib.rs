@@ -73,8 +73,8 @@ pub use backend::{
 pub use backend::{SimDisk, SimFault};
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use playback::{
-    GROUPS_LISTED_MAX, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
-    PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
+    GROUPS_LISTED_MAX, Gap, GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions,
+    PlayProgress, PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
 };
 pub use queue::{
     COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,

@@ -318,7 +318,7 @@ fn discarded_elements_are_counted() {
         assert!(sut.write_out(NOW).is_err());
     }
     assert!(sut.finish(NOW).is_err());
-    assert_eq!(sut.give_up_waiting(), 3);
+    assert_eq!(sut.discard_waiting(), 3);
     let progress = sut.progress();
     assert_eq!(
         (progress.updates, progress.in_file, progress.lost),

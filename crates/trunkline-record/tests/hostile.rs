@@ -12,7 +12,7 @@ use std::time::Duration;
 use exercise::exercise;
 use made::write;
 use trunkline_record::{
-    BackendChoice, CacheMode, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
+    BackendChoice, CacheMode, GapMode, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
     Selection, open_to_read,
 };
 use trunkline_tdms::{
@@ -51,7 +51,7 @@ fn a_row_that_is_never_due_stays_so() {
     let folder = tempfile::tempdir().unwrap();
     let assert_never = |recording: &Recording, speed, before: u64| {
         let pace = Pace::Scaled(speed);
-        let mut sut = Pacer::new(recording, pace, Gaps::AsTime).unwrap();
+        let mut sut = Pacer::new(recording, pace, GapMode::AsTime).unwrap();
         sut.take(Duration::ZERO, 1).unwrap();
         let taken = sut.take(100 * YEAR, 50).unwrap();
         assert_eq!(1 + taken, before, "at {speed}");

@@ -13,7 +13,7 @@ use made::write;
 use rig::LONG;
 use trunkline_card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
-    Backend, BackendChoice, CacheMode, Durability, GROUPS_LISTED_MAX, Gaps, MissingPart, Pace,
+    Backend, BackendChoice, CacheMode, Durability, GROUPS_LISTED_MAX, GapMode, MissingPart, Pace,
     Pacer, PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk,
     SimFault, TdmsLayout, TdmsPlayback, TdmsSeries, series_file, series_path, tdms_queue,
 };
@@ -323,7 +323,7 @@ fn unplayable_recordings_are_reported() {
     };
     assert!(matches!(open(&times), Err(PlaybackError::OtherFile { .. })));
     let recording = open(&default).unwrap();
-    let pacer = |pace| Pacer::new(&recording, pace, Gaps::AsTime);
+    let pacer = |pace| Pacer::new(&recording, pace, GapMode::AsTime);
     assert!(matches!(
         pacer(Pace::Original),
         Err(PlaybackError::NoRate { .. })

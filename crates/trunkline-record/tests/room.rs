@@ -208,7 +208,11 @@ fn record_series(
         .sum();
     assert_eq!(ring.reader.lent(), 0);
     let files = disks.borrow().iter().map(SimDisk::file).collect();
-    (files, of_files + last.rows_lost, sut.disk_full_losses().rows_lost)
+    (
+        files,
+        of_files + last.rows_lost,
+        sut.disk_full_losses().rows_lost,
+    )
 }
 
 /// Asserts that every file is whole, that each row is in at most one file, in order, and that

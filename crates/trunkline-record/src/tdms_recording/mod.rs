@@ -209,7 +209,9 @@ impl TdmsRecording {
         self.describe(count)?;
         // Only a header that is too long can be refused now, and the writer cannot undo it.
         self.has_header_overflow = true;
-        let appended = self.queue.append(&self.header, region, &self.padding, false);
+        let appended = self
+            .queue
+            .append(&self.header, region, &self.padding, false);
         if appended.is_err() {
             // The caller that records the region later also records the rows missing before it.
             (self.disk_full_losses, self.stopped_rows, self.lost) = (losses, stopped_rows, lost);

@@ -72,13 +72,13 @@ impl SegmentFile {
     /// # Errors
     /// The file already exists, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Self::made(path, false)
+        Self::create_with(path, false)
     }
 
     /// Same as [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its
     /// entry there before it counts as written.
     pub fn create_summed(path: &Path) -> io::Result<Self> {
-        Self::made(path, true)
+        Self::create_with(path, true)
     }
 
     /// Returns the backend report, which is the same for every such file.
@@ -90,7 +90,7 @@ impl SegmentFile {
         }
     }
 
-    fn made(path: &Path, has_sums: bool) -> io::Result<Self> {
+    fn create_with(path: &Path, has_sums: bool) -> io::Result<Self> {
         let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
         let file = new(path)?;
         let sums_path = sums_path(path);
@@ -99,15 +99,15 @@ impl SegmentFile {
             false => Ok(None),
         });
         let has_sums_file = matches!(sums_file, Ok(Some(_)));
-        let made = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
-        if made.is_err() {
+        let created = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
+        if created.is_err() {
             // Frees the names for another attempt.
             let _ = std::fs::remove_file(path);
             if has_sums_file {
                 let _ = std::fs::remove_file(&sums_path);
             }
         }
-        made
+        created
     }
 
     /// Prepares newly created files for writing, and makes their names durable.

@@ -16,12 +16,11 @@
 mod attributes;
 mod column_reader;
 mod columns;
+mod discovery;
 mod elements;
 mod error;
 mod file;
-mod found;
 mod gaps;
-mod joined;
 mod layout;
 mod opened;
 mod playing;
@@ -29,6 +28,7 @@ mod reading;
 mod recorded;
 mod recording;
 mod series;
+mod series_checker;
 
 pub use self::elements::{ElementSeries, check_elements};
 pub use self::error::{VariableProgress, VariableRecordError};

@@ -143,16 +143,16 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
     }
 
-    pub(super) fn keep(
+    pub(super) fn accept_beyond_limit(
         &mut self,
         variable: VariableId,
         sample: &Sample,
     ) -> Result<(), VariableRecordError> {
-        self.recording.keep(variable, sample)
+        self.recording.accept_beyond_limit(variable, sample)
     }
 
-    pub(super) fn is_over_full(&self) -> bool {
-        self.recording.is_over_full()
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.recording.is_at_limit()
     }
 
     pub fn note_lost(
@@ -291,8 +291,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.room.room()
     }
 
-    pub fn give_up_waiting(&mut self) -> u64 {
-        self.recording.give_up_waiting()
+    pub fn discard_waiting(&mut self) -> u64 {
+        self.recording.discard_waiting()
     }
 
     /// Returns the progress over all files.

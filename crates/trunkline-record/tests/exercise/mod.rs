@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trunkline_record::{
-    BackendChoice, CacheMode, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, CacheMode, GapMode, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     RecordedVariables, Recording, Selection, TdmsPlayback,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -100,7 +100,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     }
     let paces = [1.0, 1e-300, 1e-12, 1e300, f64::MAX].map(Pace::Scaled);
     for pace in paces.into_iter().chain([Pace::Original, Pace::Full]) {
-        for gaps in [Gaps::AsTime, Gaps::Skipped] {
+        for gaps in [GapMode::AsTime, GapMode::Skipped] {
             let Ok(mut pacer) = Pacer::new(&recording, pace, gaps) else {
                 continue;
             };
@@ -119,7 +119,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     let Ok((memory, ring, drain)) = made else {
         return Ok(());
     };
-    let pacer = Pacer::new(&recording, Pace::Full, Gaps::AsTime)?;
+    let pacer = Pacer::new(&recording, Pace::Full, GapMode::AsTime)?;
     let options = PlayOptions {
         region_rows: 16,
         backend: BackendChoice::PlainWrites,

@@ -140,7 +140,7 @@ impl Running {
             self.leave(&item);
         }
         self.write(Writing::Finish);
-        let given_up = self.recording.give_up_waiting();
+        let given_up = self.recording.discard_waiting();
         if given_up > 0 {
             let mut status = locked(&self.status);
             status.progress = self.recording.progress();
