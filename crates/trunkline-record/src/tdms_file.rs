@@ -18,7 +18,9 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     if !is_name {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{name:?} is no name of a file; leave out slashes and a dot at the beginning"),
+            format!(
+                "{name:?} is not a valid file name; it must not contain slashes or begin with a dot"
+            ),
         ));
     }
     Ok(folder.join(match number {

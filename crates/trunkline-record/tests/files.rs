@@ -255,7 +255,7 @@ fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
 #[test]
 fn forbidden_io_uring_is_reported_without_silent_fallback() {
     for (error, reason) in [
-        (libc::EPERM, "io_uring is forbidden to this program"),
+        (libc::EPERM, "io_uring is forbidden for this program"),
         (libc::ENOSYS, "this kernel has no io_uring"),
     ] {
         // A seccomp filter cannot be removed from its thread, so a separate thread is used.

@@ -168,7 +168,7 @@ fn values_invalid_for_a_variable_are_not_played() {
     write(&path, "enum(off, on)", 1, &[("value", Data::from(&label))]);
     let (_, values, said) = played(&path);
     assert_eq!(values, []);
-    assert!(said.unwrap().contains("none of the type enum(off, on)"));
+    assert!(said.unwrap().contains("not a value of the type enum(off, on)"));
     // One byte more than 16 MiB.
     let long = vec![0_u8; (16 << 20) + 1];
     let count = [long.len() as u32];

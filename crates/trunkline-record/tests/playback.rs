@@ -432,8 +432,8 @@ fn file_of_many_groups_names_the_first() {
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
     let which = Recording::open(&path, &Selection::default()).unwrap_err();
-    let end =
-        "no single group of channels, but 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more; name one";
+    let end = "does not have exactly one group with channels \
+               (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); name one";
     assert!(which.to_string().ends_with(end), "{which}");
     let PlaybackError::WhichGroup { groups: told, .. } = which else {
         panic!("{which}");

@@ -371,7 +371,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         copy(&other, 2, &folder);
         let said = why(&folder);
         let expected = format!(
-            "they have {} updates of rig/level, and they have 10",
+            "it states {} updates of rig/level for them, but they have 10",
             ends[0]
         );
         assert!(said.contains(&expected), "{said}");
@@ -380,7 +380,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     copy(&other, 1, &folder);
     let said = why(&folder);
     assert!(
-        said.contains("does not say how many updates of rig/level"),
+        said.contains("does not state how many updates of rig/level"),
         "{said}"
     );
 
@@ -402,12 +402,12 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     sut.finish(now).unwrap();
     copy(&other, 2, &folder);
     let said = why(&folder);
-    assert!(said.contains("is another one"), "{said}");
+    assert!(said.contains("differs from the original"), "{said}");
 
     // Another variable, or one of another type.
     for (name, data_type, expected) in [
-        ("rig/valve", "i64", "no variable rig/level"),
-        ("rig/level", "bytes", "rig/level is bytes, and was i64"),
+        ("rig/valve", "i64", "lacks the variable rig/level"),
+        ("rig/level", "bytes", "rig/level has the type bytes, but had the type i64 before"),
     ] {
         let data_type = parse_type(data_type).unwrap();
         let mut sut = VariableRecording::new(SegmentFile::create(&other.path(3)).unwrap(), MEMORY);

@@ -64,12 +64,12 @@ impl fmt::Display for FallbackReason {
                  use plain writes"
             ),
             Self::NotPermitted { .. } => f.write_str(
-                "io_uring is forbidden to this program, as by the filter of system calls that \
-                 containers set; allow io_uring_setup, io_uring_enter and io_uring_register, or \
+                "io_uring is forbidden for this program, for example by a container's system call \
+                 filter; allow io_uring_setup, io_uring_enter and io_uring_register, or \
                  use plain writes",
             ),
             Self::Missing => f.write_str(
-                "this kernel has no io_uring, or a filter of system calls hides it; use plain \
+                "this kernel has no io_uring, or a system call filter hides it; use plain \
                  writes",
             ),
             Self::TooOld => f.write_str(

@@ -359,7 +359,7 @@ impl TdmsPlayback {
                 if read < count {
                     return Err(PlaybackError::OtherFile {
                         path,
-                        what: format!("{} is shorter than it says", channel.path),
+                        what: format!("{} has fewer values than it declares", channel.path),
                     });
                 }
             }

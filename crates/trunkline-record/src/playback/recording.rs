@@ -159,7 +159,7 @@ impl Recording {
             if holds != TdmsType::Time {
                 return Err(PlaybackError::OtherFile {
                     path: path.to_owned(),
-                    what: format!("{times} holds {holds}, and no times"),
+                    what: format!("{times} holds {holds}, not times"),
                 });
             }
         }
@@ -188,7 +188,7 @@ impl Recording {
             // The file ended before its first header was written.
             let why = match file.report().incomplete {
                 Some(finding) => finding.to_string(),
-                None => "there is nothing in it".to_owned(),
+                None => "the file is empty".to_owned(),
             };
             self.missing.push(MissingPart::End { path, why });
             self.is_whole = false;
@@ -271,7 +271,7 @@ impl Recording {
             Some(stated) => {
                 return Err(PlaybackError::OtherSeries {
                     path: path.to_owned(),
-                    what: format!("it says that they have {stated} rows, and they have {had}"),
+                    what: format!("it states {stated} rows for them, but they have {had}"),
                 });
             }
         }

@@ -109,10 +109,10 @@ impl ColumnReader {
         let begin = self.from + self.at as u64;
         let left = self.total.saturating_sub(begin);
         if count > left {
-            return Err(invalid(&self.path, "has fewer values than belong to it"));
+            return Err(invalid(&self.path, "has too few values"));
         }
         let Some(channel) = file.channel(&self.path) else {
-            return Err(invalid(&self.path, "is not there"));
+            return Err(invalid(&self.path, "is missing"));
         };
         let most = VALUE_BYTES_MAX as u64;
         let bytes = match channel.data_type() {

@@ -246,16 +246,16 @@ pub(super) fn value<S: Source>(
         ) => {
             let samples = elements(*run, *element, source)?;
             let Value::Timestamp(start) = one(*t0, &DataType::Timestamp, source)? else {
-                return Err(source.invalid(*t0, "no time"));
+                return Err(source.invalid(*t0, "a value that is not a time"));
             };
             let Value::F64(interval) = one(*dt, &DataType::F64, source)? else {
-                return Err(source.invalid(*dt, "no number"));
+                return Err(source.invalid(*dt, "a value that is not a number"));
             };
             let Value::String(text) = one(*attributes, &DataType::String, source)? else {
-                return Err(source.invalid(*attributes, "no text"));
+                return Err(source.invalid(*attributes, "a value that is not text"));
             };
             let attributes = attributes::from_text(&text)
-                .ok_or_else(|| source.invalid(*attributes, "a text that says no attributes"))?;
+                .ok_or_else(|| source.invalid(*attributes, "text that is not a list of attributes"))?;
             Value::Waveform(Arc::new(Waveform {
                 t0: start,
                 dt: interval,
@@ -278,7 +278,7 @@ pub(super) fn value<S: Source>(
 fn number<S: Source>(column: usize, source: &mut S) -> Result<u32, S::Error> {
     match one(column, &DataType::U32, source)? {
         Value::U32(number) => Ok(number),
-        _ => Err(source.invalid(column, "no number")),
+        _ => Err(source.invalid(column, "a value that is not a number")),
     }
 }
 

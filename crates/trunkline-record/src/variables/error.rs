@@ -16,7 +16,7 @@ pub enum VariableRecordError {
     #[error("{name}: its type needs more than {max} channels; record its parts separately")]
     TooManyParts { name: String, max: usize },
     /// A variable, or an update of it, has a different type than the variable had when it was added.
-    #[error("{name}: an update has another type than those before; record it in another file")]
+    #[error("{name}: an update has a different type than earlier ones; record it in another file")]
     OtherType { name: String },
     #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
     TooLong { name: String },
@@ -28,7 +28,7 @@ pub enum VariableRecordError {
     },
     #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
-    #[error("the file accepts no data now: {0}; the waiting updates are tried again")]
+    #[error("the file currently accepts no data: {0}; the waiting updates will be retried")]
     File(#[from] io::Error),
     #[error(
         "{}, and its content is lost ({updates} updates); record to another file, and make \

@@ -9,7 +9,7 @@ use trunkline_types::{Quality, Value};
 use super::column_reader::{Fault, ReadAhead};
 use super::discovery::{PlayableChannels, VariableReader};
 use super::playing::PlayedVariable;
-use crate::playback::{PlaybackError, open_recording};
+use crate::playback::{PlaybackError, counted, open_recording};
 
 /// Number of values read ahead, over all channels.
 const AHEAD: u64 = 1 << 16;
@@ -67,8 +67,10 @@ impl Opened {
         let cut_off = self.variables.iter().map(|one| one.cut_off);
         let cut_off = cut_off.fold(0, u64::saturating_add);
         let variables = self.variables.iter().filter(|one| one.cut_off > 0).count();
-        (cut_off > 0)
-            .then(|| format!("updates that are not whole: {cut_off}, of {variables} variables"))
+        (cut_off > 0).then(|| {
+            let updates = counted(cut_off, "incomplete update");
+            format!("{updates} of {}", counted(variables as u64, "variable"))
+        })
     }
 
     /// Returns the times at which the played updates begin.

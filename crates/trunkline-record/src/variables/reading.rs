@@ -101,7 +101,7 @@ impl Next<'_> {
         let value = value?;
         if !value.has_type(data_type) {
             return Err(Fault::Invalid(format!(
-                "it is none of the type {data_type}"
+                "it is not a value of the type {data_type}"
             )));
         }
         match encoded_len(&value) <= VALUE_BYTES_MAX {

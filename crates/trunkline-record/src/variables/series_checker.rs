@@ -98,7 +98,7 @@ impl SeriesChecker {
                 && file.time_of(reader, skip - 1)? != Some(last)
             {
                 let name = &variable.name;
-                let what = format!("the update of {name} that it has taken over is another one");
+                let what = format!("its copy of the last update of {name} differs from the original");
                 return Err(other(file, what));
             }
             let last = match is_compared {
@@ -121,7 +121,7 @@ impl SeriesChecker {
             .map(|(_, variable)| &variable.name);
         let is_whole = file.cut_off().is_none();
         if let Some(name) = gone.into_iter().next().filter(|_| has_updates && is_whole) {
-            let what = format!("it has no variable {name}, and they have");
+            let what = format!("it lacks the variable {name}, which they have");
             return Err(other(file, what));
         }
         self.files += 1;
@@ -142,7 +142,10 @@ impl SeriesChecker {
                 None => Ok(*number),
                 Some(known) => {
                     let (name, here) = (&variable.name, &variable.data_type);
-                    let what = format!("{name} is {here}, and was {}", known.data_type);
+                    let what = format!(
+                        "{name} has the type {here}, but had the type {} before",
+                        known.data_type
+                    );
                     Err(other(file, what))
                 }
             };
@@ -176,7 +179,7 @@ fn begin(
             // The variable is new.
             0 => Ok(0),
             _ => {
-                let what = format!("it does not say how many updates of {name} they have");
+                let what = format!("it does not state how many updates of {name} they have");
                 Err(other(file, what))
             }
         };
@@ -186,7 +189,7 @@ fn begin(
         Some(begin) => Ok(begin),
         None => {
             let what =
-                format!("it says that they have {row} updates of {name}, and they have {there}");
+                format!("it states {row} updates of {name} for them, but they have {there}");
             Err(other(file, what))
         }
     }
