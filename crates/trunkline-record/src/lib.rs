@@ -48,6 +48,7 @@
 #[allow(unsafe_code)]
 mod backend;
 mod clock;
+mod ended;
 mod error;
 mod playback;
 mod watched_path;
@@ -71,6 +72,7 @@ pub use backend::{
 };
 #[cfg(feature = "sim")]
 pub use backend::{SimDisk, SimFault};
+pub use ended::ENDED_FILES_MAX;
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use playback::{
     GROUPS_LISTED_MAX, Gap, GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions,
@@ -85,10 +87,10 @@ pub use read_queue::{
 };
 pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
+pub use tdms_series::{EndedFile, OmittedFiles, Rotation, TdmsSeries};
 pub use variables::{
-    ElementSeries, EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,
-    Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
-    check_elements,
+    ElementSeries, EndedVariables, OmittedVariableFiles, PlayedUpdate, PlayedVariable,
+    RecordedVariables, SegmentFile, Segments, VariableId, VariableProgress, VariableRecordError,
+    VariableRecording, VariableSeries, check_elements,
 };
 pub use watched_path::{FileLocation, MovedFile};

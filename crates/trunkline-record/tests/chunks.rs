@@ -322,8 +322,8 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         std::fs::write(&path, &file).unwrap();
         let (here, _) = played(&path, None);
         assert!(here == all, "{seed}");
-        let (there, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
-        assert!(there == all, "{seed}");
+        let (found, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
+        assert!(found == all, "{seed}");
         assert_eq!(copied, 0, "{seed}");
 
         // Truncate within the values of a segment: in a row, between rows, and between regions.

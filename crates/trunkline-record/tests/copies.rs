@@ -238,7 +238,7 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
         let mut ring = ring(1 << 14);
         let mut sut = recording(disk.clone(), &ring, copying(BLOCK, 4 * BLOCK));
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut look = |sut: &rig::Sut| {
+        let mut check = |sut: &rig::Sut| {
             for file in disk.files_after_kill() {
                 assert_prefix(&file, sut.rows_in_file(), sut.rows());
                 files += 1;
@@ -250,15 +250,15 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
                 false => BLOCK_ROWS * random.i64(1..3),
             };
             sut.write(next(&mut ring, count)).unwrap();
-            look(&sut);
+            check(&sut);
             for _ in 0..random.u8(0..4) {
                 sut.poll().unwrap();
-                look(&sut);
+                check(&sut);
             }
             if random.u8(0..6) == 0 {
                 sut.flush(Durability::OnDisk, LONG).unwrap();
                 assert_eq!(sut.rows_in_file(), sut.rows());
-                look(&sut);
+                check(&sut);
             }
         }
         let all = sut.rows();

@@ -348,7 +348,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    let mut judge = NpTdms::new();
+    let mut nptdms = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
         // Every second round uses checksums, which must cover everything that was durable.
@@ -371,7 +371,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
         child.wait().unwrap();
         assert!(durable > 0);
         let found = assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
-        assert_eq!(judge.rows(&path), found);
+        assert_eq!(nptdms.rows(&path), found);
         if has_sums {
             let data = File::open(&path).unwrap();
             let sums = File::open(sums_path(&path)).unwrap();
@@ -391,7 +391,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
 #[test]
 fn nptdms_opens_a_file_while_it_is_recorded() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut judge = NpTdms::new();
+    let mut nptdms = NpTdms::new();
     for (index, (wanted, cache_mode, is_copied)) in [
         (BackendChoice::BestAvailable, CacheMode::PreferDirect, false),
         (BackendChoice::BestAvailable, CacheMode::PreferDirect, true),
@@ -422,13 +422,13 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
             let read: Vec<u64> = (0..20)
                 .map(|_| {
                     go_on.send(()).unwrap();
-                    judge.rows(&path)
+                    nptdms.rows(&path)
                 })
                 .collect();
             drop(go_on);
             let all = recorder.join().unwrap();
             // The recording is idle, but not closed.
-            assert_eq!(judge.rows(&path), all);
+            assert_eq!(nptdms.rows(&path), all);
             read
         });
         assert!(read.is_sorted(), "{read:?}");
@@ -506,15 +506,15 @@ fn record_indefinitely(path: &Path) {
     let queue = tdms_queue(path, wanted, CacheMode::PreferDirect, options, memories);
     let mut sut = TdmsRecording::start(queue.unwrap().0, &layout(), LONG).unwrap();
     let mut ends = vec![(sut.progress().written, 0)];
-    let mut said = 0;
+    let mut reported = 0;
     loop {
         record(&mut ring, &mut sut, 1);
         ends.push((sut.progress().accepted, sut.rows()));
         sut.begin_sync().unwrap();
         let durable = sut.progress().durable;
         let rows = ends.iter().find(|(end, _)| *end == durable).unwrap().1;
-        if rows > said {
-            said = rows;
+        if rows > reported {
+            reported = rows;
             println!("durable {rows}");
         }
     }

@@ -2,15 +2,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod exercise;
-mod made;
+mod play_everything;
+mod sample_file;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use exercise::exercise;
-use made::write;
+use play_everything::play_everything;
+use sample_file::write;
 use trunkline_record::{
     BackendChoice, CacheMode, GapMode, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
     Selection, open_to_read,
@@ -41,7 +41,7 @@ fn set_waveform(writer: &mut Writer, channel: &str, increment: f64, offset: f64)
 fn recording(folder: &Path, set: impl FnOnce(&mut Writer)) -> Recording {
     let path = folder.join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set);
-    exercise(&path);
+    play_everything(&path);
     Recording::open(&path, &Selection::default()).unwrap()
 }
 
@@ -109,7 +109,7 @@ fn updates_with_extreme_times_keep_order_and_invalid_are_omitted() {
         .write(&data, Arrangement::Contiguous, &mut bytes)
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
-    exercise(&path);
+    play_everything(&path);
     let mut sut = RecordedVariables::open(&path).unwrap();
     let skipped = ["nowhere", "never"].map(|name| ObjectPath::channel("g", name));
     assert_eq!(sut.skipped(), skipped);
@@ -155,7 +155,7 @@ fn files_with_a_byte_altered_play_or_are_refused() {
                 let mut file = file.clone();
                 file[at] ^= bits;
                 std::fs::write(&path, &file).unwrap();
-                exercise(&path);
+                play_everything(&path);
             }
         }
     }

@@ -2,11 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod made;
+mod sample_file;
 
 use std::time::Duration;
 
-use made::write;
+use sample_file::write;
 use trunkline_record::{GapMode, Pace, PacedDrain, Pacer, Recording, Selection};
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{

@@ -2,15 +2,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod made;
 mod rig;
+mod sample_file;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use made::write;
 use rig::LONG;
+use sample_file::write;
 use trunkline_card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
     Backend, BackendChoice, CacheMode, Durability, GROUPS_LISTED_MAX, GapMode, MissingPart, Pace,
@@ -304,17 +304,17 @@ fn unplayable_recordings_are_reported() {
     std::fs::write(&path, "no TDMS file at all, and long enough").unwrap();
     assert!(matches!(open(&default), Err(PlaybackError::Open { .. })));
     write(&path, 10, Arrangement::Interleaved, |_| ());
-    let of = |group: &str, channel: &str| Selection {
+    let selection = |group: &str, channel: &str| Selection {
         group: Some(group.into()),
         channels: vec![channel.into()],
         ..Selection::default()
     };
     assert!(matches!(
-        open(&of("g", "x")),
+        open(&selection("g", "x")),
         Err(PlaybackError::NoChannel { .. })
     ));
     assert!(matches!(
-        open(&of("h", "a")),
+        open(&selection("h", "a")),
         Err(PlaybackError::NoChannel { .. })
     ));
     let times = Selection {
@@ -435,8 +435,8 @@ fn file_of_many_groups_names_the_first() {
     let end = "does not have exactly one group with channels \
                (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); name one";
     assert!(which.to_string().ends_with(end), "{which}");
-    let PlaybackError::WhichGroup { groups: told, .. } = which else {
+    let PlaybackError::WhichGroup { groups: listed, .. } = which else {
         panic!("{which}");
     };
-    assert_eq!(told, groups[..GROUPS_LISTED_MAX]);
+    assert_eq!(listed, groups[..GROUPS_LISTED_MAX]);
 }

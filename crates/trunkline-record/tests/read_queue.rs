@@ -359,8 +359,8 @@ fn shortened_file_is_reported_and_an_interruption_is_not() {
     let mut ring = ring();
     let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
     assert!(read_all(&mut sut, &mut ring) == all);
-    for (block, there) in [(512, 3 * 4096), (512, 3 * 4096 + 100), (1, 3 * 4096 + 100)] {
-        let disk = self::disk(5, block, &all[..there]);
+    for (block, length) in [(512, 3 * 4096), (512, 3 * 4096 + 100), (1, 3 * 4096 + 100)] {
+        let disk = self::disk(5, block, &all[..length]);
         let mut ring = self::ring();
         let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
         let failed = read_until_failed(&mut sut, &mut ring);

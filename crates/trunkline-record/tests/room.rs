@@ -58,7 +58,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
         let mut ring = ring(1 << 16);
         let mut sut = recording(disk.clone(), &ring, options(FullDisk::Refuse));
         assert_eq!(sut.progress().room.state, RoomState::Enough);
-        let mut told = None;
+        let mut reported = None;
         let full = loop {
             if let Err(error) = sut.write(next(&mut ring, blocks)) {
                 break error;
@@ -68,7 +68,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
             let progress = sut.progress();
             let left = room - progress.accepted;
             if progress.room.state == RoomState::Low {
-                told.get_or_insert((left, progress.room));
+                reported.get_or_insert((left, progress.room));
             }
             assert_ne!(progress.room.state, RoomState::Full);
         };
@@ -76,7 +76,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
             panic!("{full}");
         };
         assert!(matches!(refused.error, QueueError::DiskFull { .. }));
-        let (left, at) = told.unwrap();
+        let (left, at) = reported.unwrap();
         let told_left = at.bytes.unwrap();
         assert!(told_left >= left && told_left < left + blocks as u64 * 3 * BLOCK as u64);
         match blocks {

@@ -56,7 +56,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
     let mut ring = ring(4096);
     let (data, sums, mut sut) = recording(seed, &ring, options(3));
     let mut ends = vec![(sut.progress().written, 0)];
-    let mut look = |sut: &Sut, ends: &[(u64, u64)]| {
+    let mut check = |sut: &Sut, ends: &[(u64, u64)]| {
         let progress = sut.progress();
         let rows = |position: u64| ends.iter().find(|(end, _)| *end == position).unwrap().1;
         let promised = Promised {
@@ -74,18 +74,18 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
         };
         write(&mut ring, &mut sut, count).unwrap();
         ends.push((sut.progress().accepted, sut.rows()));
-        look(&sut, &ends);
+        check(&sut, &ends);
         if random.u8(0..3) == 0 {
             sut.begin_sync().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
         for _ in 0..random.u8(0..6) {
             sut.poll().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
     }
     sut.flush(Durability::OnDisk, LONG).unwrap();
-    look(&sut, &ends);
+    check(&sut, &ends);
     let closed = sut.close(LONG).unwrap();
     assert_eq!(closed.durability, Durability::OnDisk);
     assert_eq!(sut.progress().durable, sut.progress().accepted);

@@ -55,7 +55,10 @@ impl fmt::Display for MissingPart {
                 if *updates == 1 { "is" } else { "are" },
                 path.display()
             ),
-            Self::Rows { path, rows: missing } => {
+            Self::Rows {
+                path,
+                rows: missing,
+            } => {
                 let (rows, path) = (counted(*missing, "row"), path.display());
                 let are = if *missing == 1 { "is" } else { "are" };
                 write!(f, "{rows} {are} missing before {path}")

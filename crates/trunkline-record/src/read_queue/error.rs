@@ -48,7 +48,9 @@ pub enum ReadQueueError {
         outstanding: usize,
         waited: Duration,
     },
-    #[error("{outstanding} reads did not complete within {waited:?}; the disk is too slow or stuck")]
+    #[error(
+        "{outstanding} reads did not complete within {waited:?}; the disk is too slow or stuck"
+    )]
     NotDone {
         outstanding: usize,
         waited: Duration,

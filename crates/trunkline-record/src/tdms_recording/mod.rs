@@ -356,9 +356,9 @@ impl TdmsRecording {
     /// Ends the file, like [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`], after which the call may be repeated; [`RecordError::HeaderOverflow`]: the
-    /// file is closed without the most recently copied rows (see
-    /// [`rows_in_file`](Self::rows_in_file)).
+    /// [`RecordError::Queue`], after which the call may be repeated;
+    /// [`RecordError::HeaderOverflow`]: the file is closed without the most recently copied rows
+    /// (see [`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         let closed = self.end(wait)?;
         match closed.failure {

@@ -254,8 +254,9 @@ pub(super) fn value<S: Source>(
             let Value::String(text) = one(*attributes, &DataType::String, source)? else {
                 return Err(source.invalid(*attributes, "a value that is not text"));
             };
-            let attributes = attributes::from_text(&text)
-                .ok_or_else(|| source.invalid(*attributes, "text that is not a list of attributes"))?;
+            let attributes = attributes::from_text(&text).ok_or_else(|| {
+                source.invalid(*attributes, "text that is not a list of attributes")
+            })?;
             Value::Waveform(Arc::new(Waveform {
                 t0: start,
                 dt: interval,

@@ -35,7 +35,7 @@ pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
-pub use self::series::{EndedVariables, VariableSeries};
+pub use self::series::{EndedVariables, OmittedVariableFiles, VariableSeries};
 
 const TIME: &str = "time";
 /// The channel of values. The names of other channels with parts of the values begin with it.

@@ -1,6 +1,5 @@
 //! Records variables into several files.
 
-use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
 use super::recording::{VariableId, VariableRecording};
+use crate::ended::EndedFiles;
 use crate::queue::{Room, RoomAlarm, RoomWatch};
 use crate::tdms_series::Rotation;
 use crate::watched_path::MovedFile;
@@ -23,6 +23,16 @@ pub struct EndedVariables {
     /// True if the file survives a power loss. Otherwise the next file records a gap, because
     /// updates may be missing.
     pub is_on_disk: bool,
+}
+
+/// Counts the files that ended and whose results were omitted, because more than
+/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) were not taken. Their updates are part of
+/// [`VariableSeries::progress`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OmittedVariableFiles {
+    pub files: u32,
+    /// Number of these files that may not survive a power loss.
+    pub not_on_disk: u32,
 }
 
 /// Records updates of variables into several files: continues in the next one when one is large,
@@ -48,7 +58,8 @@ pub struct VariableSeries<S, O> {
     since: Duration,
     /// True if the file accepts no more data and the next one does not exist yet.
     is_over: bool,
-    ended: VecDeque<EndedVariables>,
+    ended: EndedFiles<EndedVariables>,
+    omitted: OmittedVariableFiles,
     room: RoomWatch,
 }
 
@@ -77,7 +88,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             number: 1,
             since: now,
             is_over: false,
-            ended: VecDeque::new(),
+            ended: EndedFiles::default(),
+            omitted: OmittedVariableFiles::default(),
             room: RoomWatch::new(RoomAlarm::default()),
         })
     }
@@ -254,12 +266,16 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         let bytes = self.recording.file_bytes();
         let is_on_disk = self.recording.is_on_disk();
         self.recording.continue_in(out)?;
-        self.ended.push_back(EndedVariables {
+        let omitted = self.ended.push(EndedVariables {
             number: self.number,
             updates,
             bytes,
             is_on_disk,
         });
+        if let Some(omitted) = omitted {
+            self.omitted.files += 1;
+            self.omitted.not_on_disk += u32::from(!omitted.is_on_disk);
+        }
         self.number += 1;
         self.since = now;
         self.is_over = false;
@@ -271,9 +287,16 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.number
     }
 
-    /// Returns the next finished file. Finished files are kept until this method returns them.
+    /// Returns the next finished file. The newest [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) are
+    /// kept until this method returns them; older ones are omitted and counted
+    /// ([`omitted_files`](Self::omitted_files)).
     pub fn take_ended(&mut self) -> Option<EndedVariables> {
-        self.ended.pop_front()
+        self.ended.take()
+    }
+
+    /// Returns the number of finished files that [`take_ended`](Self::take_ended) does not return.
+    pub fn omitted_files(&self) -> OmittedVariableFiles {
+        self.omitted
     }
 
     /// Same as [`VariableRecording::moved_file`], for the current file.

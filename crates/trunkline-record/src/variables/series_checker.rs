@@ -98,7 +98,8 @@ impl SeriesChecker {
                 && file.time_of(reader, skip - 1)? != Some(last)
             {
                 let name = &variable.name;
-                let what = format!("its copy of the last update of {name} differs from the original");
+                let what =
+                    format!("its copy of the last update of {name} differs from the original");
                 return Err(other(file, what));
             }
             let last = match is_compared {
@@ -188,8 +189,7 @@ fn begin(
     match begin.filter(|_| there == row || there < row && may_miss) {
         Some(begin) => Ok(begin),
         None => {
-            let what =
-                format!("it states {row} updates of {name} for them, but they have {there}");
+            let what = format!("it states {row} updates of {name} for them, but they have {there}");
             Err(other(file, what))
         }
     }

@@ -12,6 +12,7 @@ use trunkline::record::{
 };
 
 use super::running::Figures;
+use crate::counted;
 use crate::replace::folder_of;
 
 pub(super) trait StreamFile {
@@ -123,7 +124,20 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
         // The timeout given when the series started applies instead.
         let last = self.close()?;
-        let mut came = Came::default();
+        let omitted = self.omitted_files();
+        let mut came = Came {
+            files: omitted.files,
+            bytes: omitted.bytes,
+            lost: omitted.rows_lost,
+            is_unsafe: omitted.not_on_disk > 0,
+            untrimmed: omitted.untrimmed,
+            sync_failure: omitted.sync_failure,
+            ..Came::default()
+        };
+        if omitted.failed > 0 {
+            let failed = counted(u64::from(omitted.failed), "earlier file");
+            came.errors.push(format!("{failed} failed"));
+        }
         let before = std::iter::from_fn(|| self.take_ended());
         for ended in before.collect::<Vec<_>>().iter().chain([&last]) {
             came.add(&ended.closed);
@@ -173,6 +187,12 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
             sync_failure: progress.sync_failure,
             ..Came::default()
         };
+        let omitted = self.omitted_files().not_on_disk;
+        if omitted > 0 {
+            let files = counted(u64::from(omitted), "earlier file");
+            let error = format!("{files}: not all data is safe from a loss of power");
+            came.errors.push(error);
+        }
         while let Some(ended) = self.take_ended() {
             if !ended.is_on_disk {
                 let number = ended.number;

@@ -28,7 +28,7 @@ const MOMENTS: [Duration; 4] = [
 ];
 
 /// Plays a file as variables, with the series that begins with it, and each of its groups as rows.
-pub fn exercise(path: &Path) {
+pub fn play_everything(path: &Path) {
     if let Ok(mut recorded) = RecordedVariables::open_series(path) {
         let mut before = Duration::ZERO;
         for _ in 0..STEPS {
