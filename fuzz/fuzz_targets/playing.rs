@@ -15,5 +15,5 @@ fuzz_target!(|data: &[u8]| {
     let mut file = File::from(file);
     file.write_all(data).expect("memory for a file");
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    trunkline_fuzz::exercise_playing::exercise(&path);
+    trunkline_fuzz::play_everything::play_everything(&path);
 });

@@ -9,8 +9,8 @@ pub mod reencode;
 #[path = "../../crates/trunkline-tdms/tests/exercise/mod.rs"]
 pub mod exercise_tdms;
 
-#[path = "../../crates/trunkline-record/tests/exercise/mod.rs"]
-pub mod exercise_playing;
+#[path = "../../crates/trunkline-record/tests/play_everything/mod.rs"]
+pub mod play_everything;
 
 use trunkline_proto::FrameKind;
 use trunkline_proto::frame::{Frame, FrameHeader, HEADER_BYTES};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline_record::{
-    BackendChoice, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
+    BackendChoice, Copying, CacheMode, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, ReadRegion, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::TdmsType;
@@ -119,11 +119,11 @@ pub(super) fn recording(
     let (queue, _) = tdms_queue(
         path,
         BackendChoice::Uring,
-        Directness::Required,
+        CacheMode::RequireDirect,
         options,
         vec![memory.clone()],
     )?;
-    if let Some(why) = queue.not_registered() {
+    if let Some(why) = queue.registration_failure() {
         row.invalid.push(format!("memory is not registered: {why}"));
     }
     let layout = TdmsLayout {

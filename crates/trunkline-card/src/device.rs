@@ -71,15 +71,15 @@ impl SimDevice {
         let (row_bytes, capacity) = (filler.element_bytes(), filler.capacity());
         if !row_bytes.is_multiple_of(SAMPLE_BYTES) {
             return invalid(format!(
-                "a row of {row_bytes} bytes is not whole samples of {SAMPLE_BYTES}; make the ring \
-                 for rows that are"
+                "a row of {row_bytes} bytes is not a multiple of the sample size of {SAMPLE_BYTES} \
+                 bytes; create the ring with such rows"
             ));
         }
         let rows = options.transfer_rows;
         if rows == 0 || !capacity.is_multiple_of(rows) {
             return invalid(format!(
-                "a ring of {capacity} rows is not whole transfers of {rows}; take a number that \
-                 divides it"
+                "the ring's capacity of {capacity} rows is not a multiple of transfer_rows ({rows}); \
+                 choose a divisor"
             ));
         }
         Ok(Self {

@@ -28,7 +28,7 @@ impl std::fmt::Display for FailedStep {
             Self::Header => "writing the header of data",
             Self::Sums => "writing checksums of data",
             Self::Sync => "syncing",
-            Self::Removed => "finding the file at its name",
+            Self::Removed => "finding the file under its name",
             Self::Trim => "truncating data that is not part of the file",
         })
     }
@@ -76,7 +76,9 @@ pub enum QueueError {
         outstanding: usize,
         waited: Duration,
     },
-    #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow or stuck")]
+    #[error(
+        "{outstanding} writes did not complete within {waited:?}; the disk is too slow or stuck"
+    )]
     NotDone {
         /// Number of outstanding writes; 0 if only the sync did not complete.
         outstanding: usize,
@@ -101,8 +103,8 @@ pub enum QueueError {
         copy_bytes_max: usize,
     },
     #[error(
-        "the header has {bytes} bytes, and its memory has {limit}; increase header_bytes_max, or \
-         use fewer channels and properties"
+        "the header is {bytes} bytes long, but at most {limit} bytes fit; increase \
+         header_bytes_max, or use fewer channels and properties"
     )]
     HeaderTooLong {
         bytes: usize,
@@ -110,10 +112,10 @@ pub enum QueueError {
         limit: usize,
     },
     #[error(
-        "header and body end at byte {end} of the file, and direct writes need whole blocks of \
-         {block_bytes} bytes; pad them"
+        "the header or body ends at byte {end}, but direct writes need whole blocks of \
+         {block_bytes} bytes; pad it"
     )]
-    OddBlocks {
+    PartialBlock {
         /// The end position of the header or of the body.
         end: u64,
         block_bytes: usize,
@@ -135,7 +137,7 @@ pub struct Refused {
 }
 
 /// Returns true if the system postponed the operation.
-pub(crate) fn is_put_off(error: &io::Error) -> bool {
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock

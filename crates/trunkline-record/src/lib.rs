@@ -48,9 +48,10 @@
 #[allow(unsafe_code)]
 mod backend;
 mod clock;
+mod ended;
 mod error;
-mod place;
 mod playback;
+mod watched_path;
 // Guarantees to the backend that memory stays mapped.
 #[allow(unsafe_code)]
 mod queue;
@@ -65,17 +66,17 @@ mod tdms_series;
 mod variables;
 
 pub use backend::{
-    Backend, BackendChoice, BackendKind, Completed, Directness, FileReport, FileToRead, LocalFile,
-    OpenedFile, PlainWrites, Read, Span, Token, Unavailable, Uring, Wait, Write, open_file,
-    open_to_read,
+    Backend, BackendChoice, BackendKind, CacheMode, Completed, FallbackReason, FileReport,
+    FileToRead, LocalFile, OpenedFile, PlainWrites, Read, Span, Token, Uring, Wait, Write,
+    open_file, open_to_read,
 };
 #[cfg(feature = "sim")]
 pub use backend::{SimDisk, SimFault};
+pub use ended::ENDED_FILES_MAX;
 pub use error::{FailedStep, Failure, QueueError, Refused};
-pub use place::{Displaced, Whereabouts};
 pub use playback::{
-    GROUPS_TOLD, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
-    PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
+    GROUPS_LISTED_MAX, Gap, GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions,
+    PlayProgress, PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
 };
 pub use queue::{
     COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
@@ -85,10 +86,11 @@ pub use read_queue::{
     ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
 };
 pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
-pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
+pub use tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
+pub use tdms_series::{EndedFile, OmittedFiles, Rotation, TdmsSeries};
 pub use variables::{
-    ElementSeries, EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,
-    Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
-    check_elements,
+    ElementSeries, EndedVariables, OmittedVariableFiles, PlayedUpdate, PlayedVariable,
+    RecordedVariables, SegmentFile, Segments, VariableId, VariableProgress, VariableRecordError,
+    VariableRecording, VariableSeries, check_elements,
 };
+pub use watched_path::{FileLocation, MovedFile};

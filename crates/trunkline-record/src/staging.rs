@@ -7,7 +7,7 @@ use rustix::mm::{Advice, madvise};
 
 use crate::backend::Span;
 
-/// Alignment of each place, independent of the disk's block size.
+/// Alignment of each slot, independent of the disk's block size.
 const ALIGN: usize = 4096;
 
 /// The size of a huge page. Allocations of at least this size ask for huge pages: writing from
@@ -15,12 +15,12 @@ const ALIGN: usize = 4096;
 /// pages.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// Staging memory with one place for each write that may be outstanding.
+/// Staging memory with one slot for each write that may be outstanding.
 #[derive(Debug)]
 pub(crate) struct Staging {
     start: NonNull<u8>,
     layout: Layout,
-    place_bytes: usize,
+    slot_bytes: usize,
 }
 
 // SAFETY: the memory belongs to this value alone; writing into it requires `&mut`.
@@ -29,13 +29,13 @@ unsafe impl Send for Staging {}
 unsafe impl Sync for Staging {}
 
 impl Staging {
-    /// Allocates `places` places, at least one, of at least `place_bytes` each.
+    /// Allocates `slots` slots, at least one, of at least `slot_bytes` each.
     ///
     /// # Panics
     /// Panics if the total size is not a valid allocation size: a mistake in the options.
-    pub(crate) fn new(places: usize, place_bytes: usize) -> Self {
-        let place_bytes = place_bytes.max(1).next_multiple_of(ALIGN);
-        let bytes = place_bytes.saturating_mul(places.max(1));
+    pub(crate) fn new(slots: usize, slot_bytes: usize) -> Self {
+        let slot_bytes = slot_bytes.max(1).next_multiple_of(ALIGN);
+        let bytes = slot_bytes.saturating_mul(slots.max(1));
         let is_large = bytes >= LARGE_BYTES;
         let layout = Layout::from_size_align(bytes, if is_large { LARGE_BYTES } else { ALIGN });
         assert!(layout.is_ok(), "{bytes} bytes for headers are too many");
@@ -54,12 +54,12 @@ impl Staging {
         Self {
             start,
             layout,
-            place_bytes,
+            slot_bytes,
         }
     }
 
-    pub(crate) fn place_bytes(&self) -> usize {
-        self.place_bytes
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -69,14 +69,14 @@ impl Staging {
         }
     }
 
-    /// Returns the memory of a place, which must be below the number of places.
-    pub(crate) fn place(&self, place: usize) -> Span {
-        self.span().part(place * self.place_bytes, self.place_bytes)
+    /// Returns the memory of a slot, which must be below the number of slots.
+    pub(crate) fn slot(&self, slot: usize) -> Span {
+        self.span().part(slot * self.slot_bytes, self.slot_bytes)
     }
 
-    /// Returns the bytes of a place. No write from this place may be running.
-    pub(crate) fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
-        let Span { start, bytes } = self.place(place);
+    /// Returns the bytes of a slot. No write from this slot may be running.
+    pub(crate) fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
+        let Span { start, bytes } = self.slot(slot);
         // SAFETY: within the memory, which is initialised and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
     }

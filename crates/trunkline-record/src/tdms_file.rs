@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trunkline_ring::RegionMemory;
 
-use crate::backend::{BackendChoice, Directness, FileReport, open_file};
+use crate::backend::{BackendChoice, CacheMode, FileReport, open_file};
 use crate::queue::{QueueOptions, WriteQueue};
 
 /// Returns the path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
@@ -18,7 +18,9 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     if !is_name {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{name:?} is no name of a file; leave out slashes and a dot at the beginning"),
+            format!(
+                "{name:?} is not a valid file name; it must not contain slashes or begin with a dot"
+            ),
         ));
     }
     Ok(folder.join(match number {
@@ -49,11 +51,11 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
 pub fn tdms_queue(
     path: &Path,
     wanted: BackendChoice,
-    directness: Directness,
+    cache_mode: CacheMode,
     options: QueueOptions,
     memories: Vec<Arc<RegionMemory>>,
 ) -> io::Result<(WriteQueue, FileReport)> {
-    let opened = open_file(path, wanted, directness, options.writes_max())?;
+    let opened = open_file(path, wanted, cache_mode, options.writes_max())?;
     let mut paths = vec![path.to_owned()];
     let mut queue = WriteQueue::new(opened.backend, options, memories);
     queue.remove_if_unwritten(paths.clone());
@@ -61,7 +63,7 @@ pub fn tdms_queue(
     remove_leftovers(path)?;
     if options.has_sums {
         // One write and one sync run at a time.
-        let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
+        let sums = open_file(&sums_path, wanted, CacheMode::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
         queue.remove_if_unwritten(paths);

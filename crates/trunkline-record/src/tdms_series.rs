@@ -1,15 +1,15 @@
 //! One recording in several files.
 
-use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{ObjectPath, Waveform};
 
-use crate::error::{QueueError, Refused};
+use crate::ended::EndedFiles;
+use crate::error::{FailedStep, QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
-use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
+use crate::tdms_recording::{DiskFullLosses, RecordError, TdmsLayout, TdmsRecording};
 
 /// The limits at which a recording continues in another file. It also does so after a file has
 /// failed.
@@ -42,6 +42,39 @@ pub struct EndedFile {
     pub rows_lost: u64,
 }
 
+/// The totals of the files that ended and whose results were omitted, because more than
+/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) were not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OmittedFiles {
+    pub files: u32,
+    /// Sum of the lengths of these files.
+    pub bytes: u64,
+    /// Sum of [`EndedFile::rows_lost`].
+    pub rows_lost: u64,
+    /// Number of these files that failed.
+    pub failed: u32,
+    /// Number of these files that may not survive a power loss.
+    pub not_on_disk: u32,
+    /// The first system error number of a failed sync.
+    pub sync_failure: Option<i32>,
+    /// The first [`Closed::untrimmed`].
+    pub untrimmed: Option<i32>,
+}
+
+impl OmittedFiles {
+    fn add(&mut self, ended: &EndedFile) {
+        let closed = &ended.closed;
+        self.files += 1;
+        self.bytes += closed.length;
+        self.rows_lost += ended.rows_lost;
+        self.failed += u32::from(closed.failure.is_some());
+        self.not_on_disk += u32::from(closed.durability != Durability::OnDisk);
+        let of_sync = closed.failure.filter(|one| one.step == FailedStep::Sync);
+        self.sync_failure = self.sync_failure.or(of_sync.map(|one| one.os_error));
+        self.untrimmed = self.untrimmed.or(closed.untrimmed);
+    }
+}
+
 /// A recording that continues in another file when one is large, old, or has failed.
 ///
 /// The next file is opened before the previous one is closed. The previous one then finishes while
@@ -59,7 +92,8 @@ pub struct TdmsSeries<O> {
     since: Duration,
     /// The previous file, until it is closed.
     ending: Option<Ending>,
-    ended: VecDeque<EndedFile>,
+    ended: EndedFiles<EndedFile>,
+    omitted: OmittedFiles,
     /// Rows in the files before the current one. A file that is still closing counts with the rows
     /// it accepted.
     rows_before: u64,
@@ -99,7 +133,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             since: current.queue().backend().now(),
             current,
             ending: None,
-            ended: VecDeque::new(),
+            ended: EndedFiles::default(),
+            omitted: OmittedFiles::default(),
             rows_before: 0,
             taken: 0,
             rows_lost: 0,
@@ -132,8 +167,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
         match self.write_here_or_next(region) {
             // There is no room for another file.
-            Err(RecordError::Refused(refused)) if self.loses(&refused.error) => {
-                self.current.lose(&refused.region);
+            Err(RecordError::Refused(refused)) if self.counts_as_loss(&refused.error) => {
+                self.current.count_lost(&refused.region);
                 Ok(())
             }
             done => done,
@@ -158,7 +193,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     }
 
     /// Returns true if, after this error, rows are counted as lost instead of being refused.
-    fn loses(&self, error: &QueueError) -> bool {
+    fn counts_as_loss(&self, error: &QueueError) -> bool {
         let kind = match error {
             QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
             QueueError::Backend(error) => error.kind(),
@@ -169,13 +204,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             kind,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
         );
-        is_full && self.current.queue().options().full_disk == FullDisk::Lose
+        is_full && self.current.queue().options().full_disk == FullDisk::Discard
     }
 
-    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Lose`] is
+    /// Returns the losses in all files while the disk was full; zero unless [`FullDisk::Discard`] is
     /// set.
-    pub fn disk_stop(&self) -> DiskStop {
-        self.current.disk_stop()
+    pub fn disk_full_losses(&self) -> DiskFullLosses {
+        self.current.disk_full_losses()
     }
 
     fn rotate_before(&mut self, region: ReadRegion) -> Result<ReadRegion, RecordError> {
@@ -203,9 +238,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
         let next = TdmsRecording::start(queue, &self.layout_from(self.taken), self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
-        let stopped = last.take_stopped();
-        self.current.continue_from(last.disk_stop());
-        let is_cut_short = last.progress().failure.is_some() || last.is_over();
+        let rows_lost = last.take_rows_lost();
+        self.current.continue_from(last.disk_full_losses());
+        let is_cut_short = last.progress().failure.is_some() || last.has_header_overflow();
         let rows = last.rows();
         self.bytes_before += last.progress().accepted;
         self.ending = Some(Ending {
@@ -217,8 +252,8 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.number = number;
         self.since = self.current.queue().backend().now();
         self.set_series_row()?;
-        if stopped > 0 {
-            self.current.note_gap_at(0, stopped)?;
+        if rows_lost > 0 {
+            self.current.note_gap_at(0, rows_lost)?;
         }
         if is_cut_short {
             // The exact loss is known once no write of the previous file is running. The first
@@ -264,7 +299,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             .saturating_sub(self.since);
         let bytes = progress.accepted + progress.bytes_collected as u64;
         progress.failure.is_some()
-            || self.current.is_over()
+            || self.current.has_header_overflow()
             || bytes >= self.rotation.bytes_max
             || age >= self.rotation.age_max
     }
@@ -279,7 +314,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         let counted = ending.rows;
         self.rows_lost += counted - ended.rows;
         self.ending = None;
-        self.ended.push_back(ended);
+        if let Some(omitted) = self.ended.push(ended) {
+            self.omitted.add(&omitted);
+        }
         if missing > 0 {
             self.current.note_gap_at(0, missing)?;
         }
@@ -348,9 +385,16 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         self.number
     }
 
-    /// Returns the next closed file. Closed files are kept until this method returns them.
+    /// Returns the next closed file. The newest [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) are kept
+    /// until this method returns them; older ones are omitted and counted
+    /// ([`omitted_files`](Self::omitted_files)).
     pub fn take_ended(&mut self) -> Option<EndedFile> {
-        self.ended.pop_front()
+        self.ended.take()
+    }
+
+    /// Returns the totals of the closed files that [`take_ended`](Self::take_ended) does not return.
+    pub fn omitted_files(&self) -> OmittedFiles {
+        self.omitted
     }
 
     /// Ends the recording. [`take_ended`](Self::take_ended) returns the final states of the earlier

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, assert_prefix, layout, ring, rows};
 use trunkline_record::{
-    BackendChoice, Copying, Directness, Durability, QueueOptions, TdmsRecording, tdms_queue,
+    BackendChoice, CacheMode, Copying, Durability, QueueOptions, TdmsRecording, tdms_queue,
 };
 
 thread_local! {
@@ -56,11 +56,11 @@ fn nothing_is_allocated_after_the_first_regions() {
     let folder = tempfile::tempdir().unwrap();
     // Regions written in place, with checksums, and collected.
     for (index, (wanted, has_sums, odd_rows)) in [
-        (BackendChoice::BestThereIs, false, 0),
+        (BackendChoice::BestAvailable, false, 0),
         (BackendChoice::PlainWrites, false, 0),
-        (BackendChoice::BestThereIs, true, 0),
+        (BackendChoice::BestAvailable, true, 0),
         (BackendChoice::PlainWrites, true, 0),
-        (BackendChoice::BestThereIs, true, 5),
+        (BackendChoice::BestAvailable, true, 5),
     ]
     .into_iter()
     .enumerate()
@@ -80,7 +80,7 @@ fn nothing_is_allocated_after_the_first_regions() {
         };
         let mut ring = ring(8 * REGION_ROWS as usize);
         let memories = vec![ring.memory.clone()];
-        let queue = tdms_queue(&path, wanted, Directness::IfPossible, options, memories);
+        let queue = tdms_queue(&path, wanted, CacheMode::PreferDirect, options, memories);
         let (queue, report) = queue.unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         let data = rows(0..400 * REGION_ROWS as i64);

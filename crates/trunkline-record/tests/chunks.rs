@@ -87,7 +87,7 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
     let begin = sut.progress().accepted;
     // The first write never completes, so its segment stays open for further regions.
-    disk.fault(disk.operations(), SimFault::Stands);
+    disk.fault(disk.operations(), SimFault::Stalls);
     for _ in 0..70 {
         write(&mut ring, &mut sut, 1);
     }
@@ -117,7 +117,7 @@ fn change_of_the_header_begins_a_new_segment() {
     let mut ring = ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
     let begin = sut.progress().accepted;
-    disk.fault(disk.operations(), SimFault::Stands);
+    disk.fault(disk.operations(), SimFault::Stalls);
     write(&mut ring, &mut sut, 1);
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, begin), 3);
@@ -322,8 +322,8 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         std::fs::write(&path, &file).unwrap();
         let (here, _) = played(&path, None);
         assert!(here == all, "{seed}");
-        let (there, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
-        assert!(there == all, "{seed}");
+        let (found, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
+        assert!(found == all, "{seed}");
         assert_eq!(copied, 0, "{seed}");
 
         // Truncate within the values of a segment: in a row, between rows, and between regions.

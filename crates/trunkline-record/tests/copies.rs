@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
 use trunkline_record::{
-    BackendChoice, COPY_BELOW_BYTES, Copying, Directness, Durability, QueueError, QueueOptions,
+    BackendChoice, COPY_BELOW_BYTES, CacheMode, Copying, Durability, QueueError, QueueOptions,
     RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
 };
 use trunkline_ring::ReadRegion;
@@ -238,7 +238,7 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
         let mut ring = ring(1 << 14);
         let mut sut = recording(disk.clone(), &ring, copying(BLOCK, 4 * BLOCK));
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut look = |sut: &rig::Sut| {
+        let mut check = |sut: &rig::Sut| {
             for file in disk.files_after_kill() {
                 assert_prefix(&file, sut.rows_in_file(), sut.rows());
                 files += 1;
@@ -250,15 +250,15 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
                 false => BLOCK_ROWS * random.i64(1..3),
             };
             sut.write(next(&mut ring, count)).unwrap();
-            look(&sut);
+            check(&sut);
             for _ in 0..random.u8(0..4) {
                 sut.poll().unwrap();
-                look(&sut);
+                check(&sut);
             }
             if random.u8(0..6) == 0 {
                 sut.flush(Durability::OnDisk, LONG).unwrap();
                 assert_eq!(sut.rows_in_file(), sut.rows());
-                look(&sut);
+                check(&sut);
             }
         }
         let all = sut.rows();
@@ -272,13 +272,13 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
 #[test]
 fn regions_of_any_length_are_written_to_real_files() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
         let options = copying(8 << 10, 256 << 10);
-        let opened = open_file(&path, wanted, Directness::IfPossible, options.writes_max());
+        let opened = open_file(&path, wanted, CacheMode::PreferDirect, options.writes_max());
         let mut ring = ring(1 << 14);
         let mut sut = rig::recording_of(opened.unwrap().backend, &ring, options);
         let mut random = fastrand::Rng::with_seed(5);
@@ -321,11 +321,11 @@ fn unwritten_copies_are_never_reported_as_durable() {
     assert!(error.to_string().contains("header_bytes_max"), "{error}");
     for durability in [Durability::OnDisk, Durability::InFile] {
         let error = sut.flush(durability, LONG).unwrap_err();
-        assert!(matches!(error, RecordError::Over), "{error}");
+        assert!(matches!(error, RecordError::HeaderOverflow), "{error}");
     }
     for _ in 0..2 {
         let error = sut.close(LONG).unwrap_err();
-        assert!(matches!(error, RecordError::Over), "{error}");
+        assert!(matches!(error, RecordError::HeaderOverflow), "{error}");
     }
     assert_eq!((sut.rows(), sut.rows_in_file()), (14, 7));
     // The file is closed nevertheless.

@@ -33,7 +33,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &Promised)) -> (SimDisk, u64) 
     let mut sut = recording(disk.clone(), &ring, options(3));
     // The ends of segments, in bytes of the file, and the number of rows before each.
     let mut ends = vec![(sut.progress().written, 0)];
-    let mut look = |sut: &rig::Sut, ends: &[(u64, u64)]| {
+    let mut check = |sut: &rig::Sut, ends: &[(u64, u64)]| {
         let progress = sut.progress();
         let rows = |position: u64| ends.iter().find(|(end, _)| *end == position).unwrap().1;
         let promised = Promised {
@@ -53,22 +53,22 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &Promised)) -> (SimDisk, u64) 
         let region = ring.reader.acquire(count as u64).unwrap();
         sut.write(region).unwrap();
         ends.push((sut.progress().accepted, sut.rows()));
-        look(&sut, &ends);
+        check(&sut, &ends);
         if random.u8(0..3) == 0 {
             sut.begin_sync().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
         for _ in 0..random.u8(0..6) {
             sut.poll().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
     }
     ring.filler.push(&rows(from..from + 7)).unwrap();
     sut.write(ring.reader.acquire(7).unwrap()).unwrap();
     ends.push((sut.progress().accepted, sut.rows()));
-    look(&sut, &ends);
+    check(&sut, &ends);
     sut.flush(Durability::OnDisk, LONG).unwrap();
-    look(&sut, &ends);
+    check(&sut, &ends);
     assert_eq!(sut.progress().durable, sut.progress().accepted);
     sut.close(LONG).unwrap();
     assert_eq!(ring.reader.lent(), 0);

@@ -10,27 +10,27 @@ use std::time::Duration;
 
 use rig::{LONG, layout, numbers, options, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Displaced, Durability, FailedStep, QueueError, RecordError,
-    RecordedVariables, Rotation, SegmentFile, SimDisk, TdmsRecording, TdmsSeries, VariableProgress,
-    VariableRecordError, VariableRecording, VariableSeries, Whereabouts, WriteQueue, series_path,
-    sums_path, tdms_queue,
+    BackendChoice, CacheMode, Durability, FailedStep, FileLocation, MovedFile, QueueError,
+    RecordError, RecordedVariables, Rotation, SegmentFile, SimDisk, TdmsRecording, TdmsSeries,
+    VariableProgress, VariableRecordError, VariableRecording, VariableSeries, WriteQueue,
+    series_path, sums_path, tdms_queue,
 };
 use trunkline_types::{DataType, Lost, Quality, Sample, Timestamp, Value};
 
 const BLOCK: usize = 512;
 const MEMORY: usize = 1 << 20;
 
-fn removed() -> Option<Displaced> {
-    Some(Displaced {
+fn removed() -> Option<MovedFile> {
+    Some(MovedFile {
         path: "a.tdms".into(),
-        now: Whereabouts::Removed { copy_from: None },
+        now: FileLocation::Removed { copy_from: None },
     })
 }
 
-fn renamed() -> Option<Displaced> {
-    Some(Displaced {
+fn renamed() -> Option<MovedFile> {
+    Some(MovedFile {
         path: "a.tdms".into(),
-        now: Whereabouts::Renamed {
+        now: FileLocation::Renamed {
             to: Some("b.tdms".into()),
         },
     })
@@ -47,7 +47,7 @@ fn rows_of_a_removed_simulated_file_are_not_durable() {
         let mut refused = 0;
         for number in 0..6_i64 {
             if number == remove_after {
-                disk.set_displaced(if is_renamed { renamed() } else { removed() });
+                disk.set_moved_file(if is_renamed { renamed() } else { removed() });
             }
             ring.filler
                 .push(&rows(number * 64..(number + 1) * 64))
@@ -61,7 +61,7 @@ fn rows_of_a_removed_simulated_file_are_not_durable() {
         let closed = sut.close(LONG).unwrap();
         if is_renamed {
             flushed.unwrap();
-            let found = sut.queue().displaced().unwrap();
+            let found = sut.queue().moved_file().unwrap();
             assert!(!found.is_removed() && found.to_string().contains("b.tdms"));
             assert_eq!((sut.rows_in_file(), refused), (6 * 64, 0));
             assert_eq!(closed.durability, Durability::OnDisk);
@@ -90,7 +90,7 @@ fn a_file_that_is_removed_after_its_last_row_is_noticed_when_it_is_closed() {
     ring.filler.push(&rows(0..64)).unwrap();
     sut.write(ring.reader.acquire(64).unwrap()).unwrap();
     sut.flush(Durability::OnDisk, LONG).unwrap();
-    disk.set_displaced(removed());
+    disk.set_moved_file(removed());
     let closed = sut.close(LONG).unwrap();
     assert_eq!(closed.failure.unwrap().step, FailedStep::Removed);
     assert_eq!(closed.durability, Durability::InFile);
@@ -105,7 +105,7 @@ fn removed_file_of_a_series_counts_as_lost_and_the_series_continues() {
     let mut ring = ring(1 << 14);
     let memory = ring.memory.clone();
     let open = |number| {
-        let wanted = (BackendChoice::PlainWrites, Directness::Cached);
+        let wanted = (BackendChoice::PlainWrites, CacheMode::Cached);
         let made = tdms_queue(
             &path(number),
             wanted.0,
@@ -176,7 +176,7 @@ fn updates_in_a_removed_file_are_lost_and_never_durable() {
             sut.take(id, &at(number), &Lost::NONE).unwrap();
         }
         sut.sync().unwrap();
-        assert_eq!(sut.displaced(), None);
+        assert_eq!(sut.moved_file(), None);
         std::fs::remove_file(&path).unwrap();
         if is_replaced {
             std::fs::write(&path, "of another program").unwrap();
@@ -198,8 +198,8 @@ fn updates_in_a_removed_file_are_lost_and_never_durable() {
         } = sut.progress();
         assert_eq!((updates, in_file, on_disk, lost), (4, 0, 0, 4));
         // Until the file is closed, its data can be copied.
-        let Whereabouts::Removed { copy_from } = &sut.displaced().unwrap().now else {
-            panic!("{:?}", sut.displaced());
+        let FileLocation::Removed { copy_from } = &sut.moved_file().unwrap().now else {
+            panic!("{:?}", sut.moved_file());
         };
         let copy = path.with_extension("copy.tdms");
         std::fs::copy(copy_from.as_ref().unwrap(), &copy).unwrap();
@@ -221,7 +221,7 @@ fn updates_in_a_file_removed_before_its_sync_are_not_durable() {
             sut.take(id, &at(number), &Lost::NONE).unwrap();
         }
         sut.write_out().unwrap();
-        assert_eq!(sut.displaced(), None);
+        assert_eq!(sut.moved_file(), None);
         std::fs::remove_file(&path).unwrap();
         let error = match finishes {
             true => sut.finish().unwrap_err(),
@@ -249,8 +249,8 @@ fn updates_in_a_renamed_file_are_durable_and_its_name_is_reported() {
     sut.take(id, &at(1), &Lost::NONE).unwrap();
     sut.finish().unwrap();
     let to = Some(moved.canonicalize().unwrap());
-    assert_eq!(sut.displaced().unwrap().now, Whereabouts::Renamed { to });
-    assert!(sut.sums_displaced().unwrap().is_removed());
+    assert_eq!(sut.moved_file().unwrap().now, FileLocation::Renamed { to });
+    assert!(sut.moved_sums_file().unwrap().is_removed());
     assert_eq!((sut.progress().on_disk, sut.progress().lost), (2, 0));
     assert_eq!(played(&moved), [0, 1]);
 }

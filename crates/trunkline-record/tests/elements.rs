@@ -52,8 +52,8 @@ fn all(mut recorded: RecordedVariables) -> Vec<PlayedUpdate> {
     std::iter::from_fn(|| recorded.next_update().unwrap()).collect()
 }
 
-fn values(random: &mut Rng, of: &DataType, count: usize) -> Vec<Value> {
-    let values = (0..count).map(|_| sample(random, of, Timestamp::UNIX_EPOCH).value);
+fn values(random: &mut Rng, data_type: &DataType, count: usize) -> Vec<Value> {
+    let values = (0..count).map(|_| sample(random, data_type, Timestamp::UNIX_EPOCH).value);
     values.collect()
 }
 
@@ -83,21 +83,21 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.tdms");
         let random = &mut Rng::with_seed(seed);
-        let of = data_type(random, 2);
+        let data_type = data_type(random, 2);
         let count = random.usize(..20);
-        let values = values(random, &of, count);
+        let values = values(random, &data_type, count);
         let rotation = random.bool().then_some(Rotation {
             bytes_max,
             ..Rotation::default()
         });
-        let mut sut = start(&path, &of, rotation);
+        let mut sut = start(&path, &data_type, rotation);
         take_all(&mut sut, &values, random);
         let progress = sut.progress();
         let count = values.len() as u64;
         prop_assert_eq!((progress.updates, progress.on_disk, progress.lost), (count, count, 0));
         let recorded = RecordedVariables::open_series(&path).unwrap();
         prop_assert_eq!((recorded.skipped(), recorded.missing()), (&[][..], &[][..]));
-        prop_assert_eq!(&recorded.variables()[0].data_type, &of);
+        prop_assert_eq!(&recorded.variables()[0].data_type, &data_type);
         let mut of_files = 0;
         for number in 1..=sut.number() {
             let file = RecordedVariables::open(&series_file(&path, number)).unwrap();
@@ -127,9 +127,9 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.tdms");
         let random = &mut Rng::with_seed(seed);
-        let of = data_type(random, 2);
-        let values = values(random, &of, 12);
-        let mut sut = start(&path, &of, None);
+        let data_type = data_type(random, 2);
+        let values = values(random, &data_type, 12);
+        let mut sut = start(&path, &data_type, None);
         let mut whole = Vec::new();
         for some in values.chunks(4) {
             for value in some {
@@ -260,8 +260,8 @@ impl Segments for Disk {
 fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
     let disk = Disk::default();
     let open = |_| Ok(disk.clone());
-    let of = ("stream", &DataType::String);
-    let mut sut = ElementSeries::start(open, None, 1000, of, NOW).unwrap();
+    let stream = ("stream", &DataType::String);
+    let mut sut = ElementSeries::start(open, None, 1000, stream, NOW).unwrap();
     disk.0.borrow_mut().0 = true;
     let mut taken = 0;
     for _ in 0..2 {
@@ -307,8 +307,8 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
 fn discarded_elements_are_counted() {
     let disk = Disk::default();
     let open = |_| Ok(disk.clone());
-    let of = ("stream", &DataType::String);
-    let mut sut = ElementSeries::start(open, None, 1000, of, NOW).unwrap();
+    let stream = ("stream", &DataType::String);
+    let mut sut = ElementSeries::start(open, None, 1000, stream, NOW).unwrap();
     let text = || Value::String("text".into());
     sut.take(text(), Timestamp::UNIX_EPOCH).unwrap();
     sut.write_out(NOW).unwrap();
@@ -318,7 +318,7 @@ fn discarded_elements_are_counted() {
         assert!(sut.write_out(NOW).is_err());
     }
     assert!(sut.finish(NOW).is_err());
-    assert_eq!(sut.give_up_waiting(), 3);
+    assert_eq!(sut.discard_waiting(), 3);
     let progress = sut.progress();
     assert_eq!(
         (progress.updates, progress.in_file, progress.lost),
@@ -353,9 +353,9 @@ fn lost_elements_of_a_removed_file_are_reported_in_the_next_one() {
     let progress = sut.progress();
     assert_eq!((sut.number(), progress.updates), (2, 10));
     let recorded = RecordedVariables::open(&series_file(&path, 2)).unwrap();
-    let there = recorded.variables()[0].updates;
-    assert_eq!(progress.lost + there, 10, "{progress:?}");
-    assert_eq!(progress.on_disk, there);
+    let in_file = recorded.variables()[0].updates;
+    assert_eq!(progress.lost + in_file, 10, "{progress:?}");
+    assert_eq!(progress.on_disk, in_file);
     assert_eq!(progress.lost, 8);
     let known = &recorded.variables()[0];
     assert_eq!((known.gaps, known.lost, known.unknown_gaps), (1, 8, 0));

@@ -18,8 +18,8 @@ use seccompiler::{
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendChoice, BackendKind, Copying, Directness, Durability, LocalFile, OpenedFile,
-    QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Unavailable, Uring, open_file,
+    Backend, BackendChoice, BackendKind, CacheMode, Copying, Durability, FallbackReason, LocalFile,
+    OpenedFile, QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, open_file,
     sums_path, tdms_queue,
 };
 use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
@@ -28,11 +28,11 @@ use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Uns
 const REGION_ROWS: u64 = 4096;
 const REGION_BYTES: u64 = REGION_ROWS * rig::ROW as u64;
 
-fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedFile {
+fn opened(path: &Path, wanted: BackendChoice, cache_mode: CacheMode) -> OpenedFile {
     open_file(
         path,
         wanted,
-        directness,
+        cache_mode,
         QueueOptions::default().writes_max(),
     )
     .unwrap()
@@ -42,7 +42,7 @@ fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedF
 fn has_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe");
-    open_file(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok()
+    open_file(&path, BackendChoice::Uring, CacheMode::Cached, 1).is_ok()
 }
 
 /// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
@@ -53,17 +53,17 @@ fn every_backend_records_the_same_and_reports_its_name() {
         true => BackendKind::Uring,
         false => BackendKind::PlainWrites,
     };
-    for (index, (wanted, directness, expected)) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, best),
-        (BackendChoice::BestThereIs, Directness::Cached, best),
+    for (index, (wanted, cache_mode, expected)) in [
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, best),
+        (BackendChoice::BestAvailable, CacheMode::Cached, best),
         (
             BackendChoice::PlainWrites,
-            Directness::IfPossible,
+            CacheMode::PreferDirect,
             BackendKind::PlainWrites,
         ),
         (
             BackendChoice::PlainWrites,
-            Directness::Cached,
+            CacheMode::Cached,
             BackendKind::PlainWrites,
         ),
     ]
@@ -71,10 +71,13 @@ fn every_backend_records_the_same_and_reports_its_name() {
     .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
-        let OpenedFile { backend, report } = opened(&path, wanted, directness);
+        let OpenedFile { backend, report } = opened(&path, wanted, cache_mode);
         assert_eq!(report.backend, expected);
-        let is_cached = directness == Directness::Cached;
-        let may_be_cached = is_cached || report.why_not.contains(&Unavailable::NoDirectWrites);
+        let is_cached = cache_mode == CacheMode::Cached;
+        let may_be_cached = is_cached
+            || report
+                .fallback_reasons
+                .contains(&FallbackReason::NoDirectWrites);
         assert!(report.is_direct != may_be_cached, "{report:?}");
         assert_eq!(
             backend.block_bytes(),
@@ -89,7 +92,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
             ..rig::options()
         };
         let mut sut = recording_of(backend, &ring, options);
-        assert_eq!(sut.queue().not_registered(), None);
+        assert_eq!(sut.queue().registration_failure(), None);
         record(&mut ring, &mut sut, 24);
         assert_eq!(sut.progress().bytes_copied, 0);
         sut.flush(Durability::InFile, LONG).unwrap();
@@ -137,14 +140,18 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     let mut ring = ring(4 * REGION_ROWS as usize);
     let (queue, report) = tdms_queue(
         &path,
-        BackendChoice::BestThereIs,
-        Directness::IfPossible,
+        BackendChoice::BestAvailable,
+        CacheMode::PreferDirect,
         rig::options(),
         vec![ring.memory.clone()],
     )
     .unwrap();
-    if !report.why_not.is_empty() {
-        let why: Vec<String> = report.why_not.iter().map(ToString::to_string).collect();
+    if !report.fallback_reasons.is_empty() {
+        let why: Vec<String> = report
+            .fallback_reasons
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         println!("skipped: {}", why.join("; "));
         return;
     }
@@ -186,8 +193,8 @@ fn existing_file_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("there.tdms");
     std::fs::write(&path, "mine").unwrap();
-    let wanted = BackendChoice::BestThereIs;
-    let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
+    let wanted = BackendChoice::BestAvailable;
+    let error = open_file(&path, wanted, CacheMode::PreferDirect, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
@@ -248,7 +255,7 @@ fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
 #[test]
 fn forbidden_io_uring_is_reported_without_silent_fallback() {
     for (error, reason) in [
-        (libc::EPERM, "io_uring is forbidden to this program"),
+        (libc::EPERM, "io_uring is forbidden for this program"),
         (libc::ENOSYS, "this kernel has no io_uring"),
     ] {
         // A seccomp filter cannot be removed from its thread, so a separate thread is used.
@@ -256,15 +263,15 @@ fn forbidden_io_uring_is_reported_without_silent_fallback() {
             forbid_uring(error);
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("a.tdms");
-            let required = open_file(&path, BackendChoice::Uring, Directness::Cached, 4);
+            let required = open_file(&path, BackendChoice::Uring, CacheMode::Cached, 4);
             let text = required.unwrap_err().to_string();
             let is_off = text.contains("kernel.io_uring_disabled");
             assert!(text.contains(reason) || is_off, "{text}");
             assert!(!path.exists(), "nothing is left behind");
-            let best = opened(&path, BackendChoice::BestThereIs, Directness::Cached);
+            let best = opened(&path, BackendChoice::BestAvailable, CacheMode::Cached);
             assert_eq!(best.report.backend, BackendKind::PlainWrites);
-            assert_eq!(best.report.why_not.len(), 1);
-            assert_eq!(best.report.why_not[0].to_string(), text);
+            assert_eq!(best.report.fallback_reasons.len(), 1);
+            assert_eq!(best.report.fallback_reasons[0].to_string(), text);
             let mut ring = ring(4 * REGION_ROWS as usize);
             let mut sut = recording_of(best.backend, &ring, rig::options());
             record(&mut ring, &mut sut, 3);
@@ -287,12 +294,12 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
         refuse(libc::SYS_io_uring_register, vec![rule], libc::ENOMEM);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
-        let opened = opened(&path, BackendChoice::Uring, Directness::IfPossible);
+        let opened = opened(&path, BackendChoice::Uring, CacheMode::PreferDirect);
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(opened.backend, &ring, rig::options());
-        let why_not = sut.queue().not_registered().unwrap();
-        assert_eq!(*why_not, Unavailable::LockedMemory);
-        assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
+        let reason = sut.queue().registration_failure().unwrap();
+        assert_eq!(*reason, FallbackReason::LockedMemory);
+        assert!(reason.to_string().contains("ulimit -l"), "{reason}");
         record(&mut ring, &mut sut, 10);
         sut.close(LONG).unwrap();
         assert_prefix(
@@ -307,12 +314,12 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
 #[test]
 fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
-        let backend = opened(&path, wanted, Directness::IfPossible).backend;
+        let backend = opened(&path, wanted, CacheMode::PreferDirect).backend;
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(backend, &ring, rig::options());
         ring.filler.push(&rows(0..4 * REGION_ROWS as i64)).unwrap();
@@ -341,7 +348,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    let mut judge = NpTdms::new();
+    let mut nptdms = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
         // Every second round uses checksums, which must cover everything that was durable.
@@ -364,7 +371,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
         child.wait().unwrap();
         assert!(durable > 0);
         let found = assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
-        assert_eq!(judge.rows(&path), found);
+        assert_eq!(nptdms.rows(&path), found);
         if has_sums {
             let data = File::open(&path).unwrap();
             let sums = File::open(sums_path(&path)).unwrap();
@@ -384,11 +391,11 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
 #[test]
 fn nptdms_opens_a_file_while_it_is_recorded() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut judge = NpTdms::new();
-    for (index, (wanted, directness, is_copied)) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, false),
-        (BackendChoice::BestThereIs, Directness::IfPossible, true),
-        (BackendChoice::PlainWrites, Directness::Cached, false),
+    let mut nptdms = NpTdms::new();
+    for (index, (wanted, cache_mode, is_copied)) in [
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, false),
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, true),
+        (BackendChoice::PlainWrites, CacheMode::Cached, false),
     ]
     .into_iter()
     .enumerate()
@@ -400,7 +407,7 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
         };
         let mut ring = ring(4 * REGION_ROWS as usize);
         let memories = vec![ring.memory.clone()];
-        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         // Each turn writes less than the file is lengthened ahead.
         let (go_on, turns) = sync_channel(0);
@@ -415,13 +422,13 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
             let read: Vec<u64> = (0..20)
                 .map(|_| {
                     go_on.send(()).unwrap();
-                    judge.rows(&path)
+                    nptdms.rows(&path)
                 })
                 .collect();
             drop(go_on);
             let all = recorder.join().unwrap();
             // The recording is idle, but not closed.
-            assert_eq!(judge.rows(&path), all);
+            assert_eq!(nptdms.rows(&path), all);
             read
         });
         assert!(read.is_sorted(), "{read:?}");
@@ -489,25 +496,25 @@ impl Drop for NpTdms {
 /// Records, and prints the number of durable rows whenever it grows.
 #[allow(clippy::print_stdout, reason = "what the test listens to")]
 fn record_indefinitely(path: &Path) {
-    let wanted = BackendChoice::BestThereIs;
+    let wanted = BackendChoice::BestAvailable;
     let options = QueueOptions {
         has_sums: std::env::var(HAS_SUMS).unwrap() == "true",
         ..rig::options()
     };
     let mut ring = ring(4 * REGION_ROWS as usize);
     let memories = vec![ring.memory.clone()];
-    let queue = tdms_queue(path, wanted, Directness::IfPossible, options, memories);
+    let queue = tdms_queue(path, wanted, CacheMode::PreferDirect, options, memories);
     let mut sut = TdmsRecording::start(queue.unwrap().0, &layout(), LONG).unwrap();
     let mut ends = vec![(sut.progress().written, 0)];
-    let mut said = 0;
+    let mut reported = 0;
     loop {
         record(&mut ring, &mut sut, 1);
         ends.push((sut.progress().accepted, sut.rows()));
         sut.begin_sync().unwrap();
         let durable = sut.progress().durable;
         let rows = ends.iter().find(|(end, _)| *end == durable).unwrap().1;
-        if rows > said {
-            said = rows;
+        if rows > reported {
+            reported = rows;
             println!("durable {rows}");
         }
     }

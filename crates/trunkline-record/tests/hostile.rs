@@ -2,17 +2,17 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod exercise;
-mod made;
+mod play_everything;
+mod sample_file;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use exercise::exercise;
-use made::write;
+use play_everything::play_everything;
+use sample_file::write;
 use trunkline_record::{
-    BackendChoice, Directness, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
+    BackendChoice, CacheMode, GapMode, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
     Selection, open_to_read,
 };
 use trunkline_tdms::{
@@ -41,7 +41,7 @@ fn set_waveform(writer: &mut Writer, channel: &str, increment: f64, offset: f64)
 fn recording(folder: &Path, set: impl FnOnce(&mut Writer)) -> Recording {
     let path = folder.join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set);
-    exercise(&path);
+    play_everything(&path);
     Recording::open(&path, &Selection::default()).unwrap()
 }
 
@@ -51,7 +51,7 @@ fn a_row_that_is_never_due_stays_so() {
     let folder = tempfile::tempdir().unwrap();
     let assert_never = |recording: &Recording, speed, before: u64| {
         let pace = Pace::Scaled(speed);
-        let mut sut = Pacer::new(recording, pace, Gaps::AsTime).unwrap();
+        let mut sut = Pacer::new(recording, pace, GapMode::AsTime).unwrap();
         sut.take(Duration::ZERO, 1).unwrap();
         let taken = sut.take(100 * YEAR, 50).unwrap();
         assert_eq!(1 + taken, before, "at {speed}");
@@ -109,7 +109,7 @@ fn updates_with_extreme_times_keep_order_and_invalid_are_omitted() {
         .write(&data, Arrangement::Contiguous, &mut bytes)
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
-    exercise(&path);
+    play_everything(&path);
     let mut sut = RecordedVariables::open(&path).unwrap();
     let skipped = ["nowhere", "never"].map(|name| ObjectPath::channel("g", name));
     assert_eq!(sut.skipped(), skipped);
@@ -155,7 +155,7 @@ fn files_with_a_byte_altered_play_or_are_refused() {
                 let mut file = file.clone();
                 file[at] ^= bits;
                 std::fs::write(&path, &file).unwrap();
-                exercise(&path);
+                play_everything(&path);
             }
         }
     }
@@ -179,7 +179,7 @@ fn only_regular_files_are_opened() {
             assert!(refused.to_string().contains("not a regular file"));
         }
         let wanted = BackendChoice::PlainWrites;
-        let refused = open_to_read(path, wanted, Directness::Cached, 1).unwrap_err();
+        let refused = open_to_read(path, wanted, CacheMode::Cached, 1).unwrap_err();
         assert!(refused.to_string().contains("not a regular file"));
     }
 }

@@ -3,15 +3,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod exercise;
+mod play_everything;
 mod random_values;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exercise::exercise;
 use fastrand::Rng;
+use play_everything::play_everything;
 use random_values::{data_type, sample};
 use trunkline_record::{
     PlaybackError, RecordedVariables, Rotation, SegmentFile, VariableRecording, VariableSeries,
@@ -43,7 +43,7 @@ fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)
         .write(&data, Arrangement::Contiguous, &mut bytes)
         .unwrap();
     std::fs::write(path, bytes).unwrap();
-    exercise(path);
+    play_everything(path);
 }
 
 /// Returns the number of updates in a file and of those cut off, the played values, and the error
@@ -87,9 +87,9 @@ fn missing_counted_elements_end_the_variable_before_them() {
             ("value.count", Data::from(&counts)),
         ];
         write(&path, "array(i16, *)", 3, &channels);
-        let (found, values, said) = played(&path);
+        let (found, values, error) = played(&path);
         assert_eq!(found, Some((whole, 3 - whole)), "{counts:?}");
-        assert_eq!((values.len() as u64, said), (whole, None), "{counts:?}");
+        assert_eq!((values.len() as u64, error), (whole, None), "{counts:?}");
     }
 }
 
@@ -118,11 +118,11 @@ fn dimensions_that_do_not_fit_are_named() {
             ("value.dim_4", Data::from(four)),
         ];
         write(&path, data_type, 1, &channels);
-        let (found, values, said) = played(&path);
+        let (found, values, error) = played(&path);
         assert_eq!((found, values.len()), (Some((1, 0)), 0), "{data_type}");
-        let said = said.unwrap();
-        assert!(said.contains("update 0 of rig/odd"), "{said}");
-        assert!(said.contains("dimensions"), "{said}");
+        let error = error.unwrap();
+        assert!(error.contains("update 0 of rig/odd"), "{error}");
+        assert!(error.contains("dimensions"), "{error}");
     }
 }
 
@@ -133,15 +133,15 @@ fn variable_with_a_missing_or_mistyped_part_is_omitted() {
     let path = folder.path().join("x.tdms");
     let number = ("value.x", Data::from(&[1.5_f64]));
     let flag = ("value.ok", Data::from(&[true]));
-    let of = "struct(x: f64, ok: bool)";
-    write(&path, of, 1, &[number, flag]);
+    let data_type = "struct(x: f64, ok: bool)";
+    write(&path, data_type, 1, &[number, flag]);
     assert_eq!(played(&path).0, Some((1, 0)));
     let wrong = ("value.ok", Data::from(&[1_u8]));
     let narrow = ("value.count", Data::from(&[1_u16]));
     let elements = ("value", Data::from(&[1.5_f64]));
     let cases: [(&str, &[_], u64); 6] = [
-        (of, &[number], 2),
-        (of, &[number, wrong], 3),
+        (data_type, &[number], 2),
+        (data_type, &[number, wrong], 3),
         ("struct(x: f64, ok:", &[number, flag], 3),
         ("array(f64, *)", &[elements], 2),
         ("array(f64, *)", &[elements, narrow], 3),
@@ -166,9 +166,13 @@ fn values_invalid_for_a_variable_are_not_played() {
     let path = folder.path().join("x.tdms");
     let label = [7_u32];
     write(&path, "enum(off, on)", 1, &[("value", Data::from(&label))]);
-    let (_, values, said) = played(&path);
+    let (_, values, error) = played(&path);
     assert_eq!(values, []);
-    assert!(said.unwrap().contains("none of the type enum(off, on)"));
+    assert!(
+        error
+            .unwrap()
+            .contains("not a value of the type enum(off, on)")
+    );
     // One byte more than 16 MiB.
     let long = vec![0_u8; (16 << 20) + 1];
     let count = [long.len() as u32];
@@ -177,10 +181,11 @@ fn values_invalid_for_a_variable_are_not_played() {
         ("value.count", Data::from(&count)),
     ];
     write(&path, "bytes", 1, &channels);
-    let (_, values, said) = played(&path);
+    let (_, values, error) = played(&path);
     assert_eq!(values, []);
     assert!(
-        said.unwrap()
+        error
+            .unwrap()
             .contains("more elements than a value can have")
     );
     let words = [Text::from("{\"unit\":[]}")];
@@ -206,10 +211,10 @@ fn recordings_of_variables_with_bytes_altered_play_or_are_refused() {
         let _ = std::fs::remove_file(&path);
         let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
         for number in 0..3 {
-            let of = data_type(&mut random, 2);
-            let id = sut.add(&format!("rig/{number}"), &of).unwrap();
+            let data_type = data_type(&mut random, 2);
+            let id = sut.add(&format!("rig/{number}"), &data_type).unwrap();
             for row in 0..4 {
-                let sample = sample(&mut random, &of, Timestamp::from_nanos(row));
+                let sample = sample(&mut random, &data_type, Timestamp::from_nanos(row));
                 sut.take(id, &sample, &Lost::NONE).unwrap();
             }
         }
@@ -220,7 +225,7 @@ fn recordings_of_variables_with_bytes_altered_play_or_are_refused() {
             let at = random.usize(..bytes.len());
             bytes[at] = random.u8(..);
             std::fs::write(&altered, &bytes).unwrap();
-            exercise(&altered);
+            play_everything(&altered);
         }
     }
 }
@@ -243,15 +248,15 @@ fn series_of_variables_with_bytes_altered_play_or_are_refused() {
         let mut sut = VariableSeries::start(open, Some(rotation), 1 << 20, now).unwrap();
         let types = [0, 1, 2].map(|_| data_type(&mut random, 2));
         for row in 0..3 {
-            for (number, of) in types.iter().enumerate() {
-                let id = sut.add(&format!("rig/{number}"), of).unwrap();
-                let sample = sample(&mut random, of, Timestamp::from_nanos(row));
+            for (number, data_type) in types.iter().enumerate() {
+                let id = sut.add(&format!("rig/{number}"), data_type).unwrap();
+                let sample = sample(&mut random, data_type, Timestamp::from_nanos(row));
                 sut.take(id, &sample, &Lost::NONE, now).unwrap();
             }
             sut.write_out(now).unwrap();
         }
         assert_eq!(sut.number(), 3);
-        exercise(&path(1));
+        play_everything(&path(1));
         for _ in 0..80 {
             let altered = path(random.u32(1..4));
             let before = std::fs::read(&altered).unwrap();
@@ -259,7 +264,7 @@ fn series_of_variables_with_bytes_altered_play_or_are_refused() {
             let at = random.usize(..bytes.len());
             bytes[at] = random.u8(..);
             std::fs::write(&altered, &bytes).unwrap();
-            exercise(&path(1));
+            play_everything(&path(1));
             accepted += u32::from(RecordedVariables::open_series(&path(1)).is_ok());
             std::fs::write(&altered, &before).unwrap();
         }
@@ -276,7 +281,8 @@ fn only_updates_with_unreadable_text_are_omitted_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
-    let mut add = |name: &str, of: &str| sut.add(name, &parse_type(of).unwrap()).unwrap();
+    let mut add =
+        |name: &str, data_type: &str| sut.add(name, &parse_type(data_type).unwrap()).unwrap();
     let note = add("rig/note", "string");
     let pair = add("rig/pair", "struct(n: u8, s: string)");
     let number = add("rig/number", "i64");

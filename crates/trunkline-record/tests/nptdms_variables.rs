@@ -20,7 +20,8 @@ fn nptdms_reads_every_part_of_every_value() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
-    let mut add = |name: &str, of: &str| sut.add(name, &parse_type(of).unwrap()).unwrap();
+    let mut add =
+        |name: &str, data_type: &str| sut.add(name, &parse_type(data_type).unwrap()).unwrap();
     let axes = add("rig/axes", "array(f64, *)");
     let pose = add(
         "rig/pose",

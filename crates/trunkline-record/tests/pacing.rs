@@ -2,12 +2,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod made;
+mod sample_file;
 
 use std::time::Duration;
 
-use made::write;
-use trunkline_record::{Gaps, Pace, PacedDrain, Pacer, Recording, Selection};
+use sample_file::write;
+use trunkline_record::{GapMode, Pace, PacedDrain, Pacer, Recording, Selection};
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{
     Arrangement, Data, ObjectPath, TdmsTime, TdmsType, Waveform, Writer, WriterOptions,
@@ -50,7 +50,7 @@ fn rows_are_due_at_the_recorded_speed_or_a_multiple() {
     write(&path, 50, Arrangement::Interleaved, set_rate);
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     assert_eq!(recording.increment(), Some(0.001));
-    let pacer = |pace| Pacer::new(&recording, pace, Gaps::AsTime).unwrap();
+    let pacer = |pace| Pacer::new(&recording, pace, GapMode::AsTime).unwrap();
     assert_eq!(ticks(&mut pacer(Pace::Original), 6), [1, 10, 10, 10, 10, 9]);
     assert_eq!(ticks(&mut pacer(Pace::Scaled(0.5)), 6), [1, 5, 5, 5, 5, 5]);
     assert_eq!(ticks(&mut pacer(Pace::Scaled(2.0)), 4), [1, 20, 20, 9]);
@@ -80,10 +80,13 @@ fn gaps_are_played_as_time_or_skipped() {
     );
     let pacer = |gaps| Pacer::new(&recording, Pace::Original, gaps).unwrap();
     assert_eq!(
-        ticks(&mut pacer(Gaps::AsTime), 8),
+        ticks(&mut pacer(GapMode::AsTime), 8),
         [1, 10, 4, 0, 6, 10, 10, 9]
     );
-    assert_eq!(ticks(&mut pacer(Gaps::Skipped), 6), [1, 10, 10, 10, 10, 9]);
+    assert_eq!(
+        ticks(&mut pacer(GapMode::Skipped), 6),
+        [1, 10, 10, 10, 10, 9]
+    );
 }
 
 /// Behaviour: B-72.
@@ -124,11 +127,11 @@ fn time_channel_determines_when_each_row_is_due() {
     let pacer = |gaps| Pacer::new(&recording, Pace::Original, gaps).unwrap();
     // The row after the clock was set back is due at once, and later rows follow at their own
     // intervals.
-    let mut sut = pacer(Gaps::AsTime);
+    let mut sut = pacer(GapMode::AsTime);
     assert_eq!(ticks(&mut sut, 8), [1, 2, 1, 0, 0, 0, 2, 1]);
     assert!(sut.next_due().unwrap().unwrap() >= 205 * MILLISECOND);
     assert_eq!(sut.take(206 * MILLISECOND, 9).unwrap(), 1);
-    let mut sut = pacer(Gaps::Skipped);
+    let mut sut = pacer(GapMode::Skipped);
     assert_eq!(ticks(&mut sut, 3), [1, 2, 4]);
     assert_eq!(sut.take(158 * MILLISECOND, 9).unwrap(), 1);
 }
@@ -140,7 +143,7 @@ fn missing_row_delays_all_later_rows_and_is_counted() {
     let path = folder.path().join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set_rate);
     let recording = Recording::open(&path, &Selection::default()).unwrap();
-    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
     let made = RegionMemory::to_play(10, 4096, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     let mut put = |rows: u64| {
@@ -176,7 +179,7 @@ fn player_without_room_is_late_and_does_not_catch_up() {
     let path = folder.path().join("x.tdms");
     write(&path, 4000, Arrangement::Interleaved, set_rate);
     let recording = Recording::open(&path, &Selection::default()).unwrap();
-    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
     let made = RegionMemory::to_play(10, 4096, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     writer.acquire(4000).unwrap().finish();

@@ -2,20 +2,20 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod made;
 mod rig;
+mod sample_file;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use made::write;
 use rig::LONG;
+use sample_file::write;
 use trunkline_card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
-    Backend, BackendChoice, Directness, Durability, GROUPS_TOLD, Gaps, MissingPart, Pace, Pacer,
-    PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault,
-    TdmsLayout, TdmsPlayback, TdmsSeries, series_file, series_path, tdms_queue,
+    Backend, BackendChoice, CacheMode, Durability, GROUPS_LISTED_MAX, GapMode, MissingPart, Pace,
+    Pacer, PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk,
+    SimFault, TdmsLayout, TdmsPlayback, TdmsSeries, series_file, series_path, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, RegionDrain, RegionMemory};
 use trunkline_tdms::{Arrangement, Data, TdmsType, Text, Writer, WriterOptions};
@@ -26,7 +26,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const REGION: u64 = 512;
 
 /// Records the samples of a device, in files of `per_file` regions.
-fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: Directness) {
+fn record(folder: &Path, device: u16, regions: u64, per_file: u64, cache_mode: CacheMode) {
     let made = RegionMemory::to_record(
         2 * SAMPLE_BYTES,
         4 * REGION as usize,
@@ -44,13 +44,13 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
     let folder = folder.to_owned();
     let open = move |number| {
         let path = series_path(&folder, "run", number)?;
-        let wanted = BackendChoice::BestThereIs;
+        let wanted = BackendChoice::BestAvailable;
         let memories = vec![memory.clone()];
         let options = QueueOptions {
             copying: None,
             ..QueueOptions::default()
         };
-        tdms_queue(&path, wanted, directness, options, memories).map(|made| made.0)
+        tdms_queue(&path, wanted, cache_mode, options, memories).map(|made| made.0)
     };
     let rotation = Rotation {
         bytes_max: per_file * REGION * 16,
@@ -112,9 +112,9 @@ fn play_all(playing: &mut Playing) -> Vec<u8> {
 /// Behaviour: ZC-08, ZC-12, ZC-25, B-72.
 #[test]
 fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
-    for directness in [Directness::IfPossible, Directness::Cached] {
+    for cache_mode in [CacheMode::PreferDirect, CacheMode::Cached] {
         let folder = tempfile::tempdir().unwrap();
-        record(folder.path(), 3, 20, 6, directness);
+        record(folder.path(), 3, 20, 6, cache_mode);
         let first = folder.path().join("run.tdms");
         assert!(folder.path().join("run_0003.tdms").exists());
         let recording = Recording::open(&first, &Selection::default()).unwrap();
@@ -125,7 +125,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
         assert_eq!((recording.row_bytes(), recording.gaps()), (16, &[][..]));
         let options = PlayOptions {
             region_rows: REGION,
-            directness,
+            cache_mode,
             ..PlayOptions::default()
         };
         let mut playing = playing(recording, options);
@@ -150,7 +150,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
 #[test]
 fn missing_parts_of_a_series_are_reported_as_a_gap() {
     let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), 3, 20, 6, Directness::Cached);
+    record(folder.path(), 3, 20, 6, CacheMode::Cached);
     let path = |number| series_file(&folder.path().join("run.tdms"), number);
     let open = |number| Recording::open(&path(number), &Selection::default());
     std::fs::remove_file(path(2)).unwrap();
@@ -209,7 +209,7 @@ fn missing_parts_of_a_series_are_reported_as_a_gap() {
 #[test]
 fn a_device_plays_a_recording_and_underruns_are_counted() {
     let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), 1, 20, 100, Directness::Cached);
+    record(folder.path(), 1, 20, 100, CacheMode::Cached);
     let first = folder.path().join("run.tdms");
     let recording = Recording::open(&first, &Selection::default()).unwrap();
     let total = recording.rows();
@@ -274,7 +274,7 @@ fn other_layouts_are_played_value_by_value_and_counted() {
     let is_direct = progress.backend.clone().unwrap().is_direct;
     assert_eq!(progress.bytes_copied, [0, 30_000][usize::from(is_direct)]);
     let cached = PlayOptions {
-        directness: Directness::Cached,
+        cache_mode: CacheMode::Cached,
         ..PlayOptions::default()
     };
     let mut values = playing(recording, cached);
@@ -304,17 +304,17 @@ fn unplayable_recordings_are_reported() {
     std::fs::write(&path, "no TDMS file at all, and long enough").unwrap();
     assert!(matches!(open(&default), Err(PlaybackError::Open { .. })));
     write(&path, 10, Arrangement::Interleaved, |_| ());
-    let of = |group: &str, channel: &str| Selection {
+    let selection = |group: &str, channel: &str| Selection {
         group: Some(group.into()),
         channels: vec![channel.into()],
         ..Selection::default()
     };
     assert!(matches!(
-        open(&of("g", "x")),
+        open(&selection("g", "x")),
         Err(PlaybackError::NoChannel { .. })
     ));
     assert!(matches!(
-        open(&of("h", "a")),
+        open(&selection("h", "a")),
         Err(PlaybackError::NoChannel { .. })
     ));
     let times = Selection {
@@ -323,7 +323,7 @@ fn unplayable_recordings_are_reported() {
     };
     assert!(matches!(open(&times), Err(PlaybackError::OtherFile { .. })));
     let recording = open(&default).unwrap();
-    let pacer = |pace| Pacer::new(&recording, pace, Gaps::AsTime);
+    let pacer = |pace| Pacer::new(&recording, pace, GapMode::AsTime);
     assert!(matches!(
         pacer(Pace::Original),
         Err(PlaybackError::NoRate { .. })
@@ -356,7 +356,7 @@ fn unplayable_recordings_are_reported() {
 #[test]
 fn failed_read_ends_playback_after_the_preceding_rows() {
     let folder = tempfile::tempdir().unwrap();
-    record(folder.path(), 1, 8, 100, Directness::Cached);
+    record(folder.path(), 1, 8, 100, CacheMode::Cached);
     let first = folder.path().join("run.tdms");
     let recording = Recording::open(&first, &Selection::default()).unwrap();
     let made = RegionMemory::to_play(16, 16 * REGION as usize, PagesWanted::Ordinary, 16);
@@ -432,11 +432,11 @@ fn file_of_many_groups_names_the_first() {
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
     let which = Recording::open(&path, &Selection::default()).unwrap_err();
-    let end =
-        "no single group of channels, but 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more; name one";
+    let end = "does not have exactly one group with channels \
+               (found: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more); name one";
     assert!(which.to_string().ends_with(end), "{which}");
-    let PlaybackError::WhichGroup { groups: told, .. } = which else {
+    let PlaybackError::WhichGroup { groups: listed, .. } = which else {
         panic!("{which}");
     };
-    assert_eq!(told, groups[..GROUPS_TOLD]);
+    assert_eq!(listed, groups[..GROUPS_LISTED_MAX]);
 }

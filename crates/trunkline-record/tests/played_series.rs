@@ -287,8 +287,8 @@ fn truncated_last_file_is_played_to_its_end_and_named() {
     for length in 0..bytes.len() {
         folder.cut(2, &bytes[..length]);
         let mut sut = folder.open();
-        let said = missing(&sut);
-        match &said[..] {
+        let parts = missing(&sut);
+        match &parts[..] {
             // Between two segments.
             [] => silent += 1,
             [end] => assert_eq!(end, "end of run_0002.tdms", "{length}"),
@@ -369,19 +369,19 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     for ends in [[9, 20], [11, 20]] {
         other.record(&ends);
         copy(&other, 2, &folder);
-        let said = why(&folder);
+        let reason = why(&folder);
         let expected = format!(
-            "they have {} updates of rig/level, and they have 10",
+            "it states {} updates of rig/level for them, but they have 10",
             ends[0]
         );
-        assert!(said.contains(&expected), "{said}");
+        assert!(reason.contains(&expected), "{reason}");
     }
     // The first file of another series.
     copy(&other, 1, &folder);
-    let said = why(&folder);
+    let reason = why(&folder);
     assert!(
-        said.contains("does not say how many updates of rig/level"),
-        "{said}"
+        reason.contains("does not state how many updates of rig/level"),
+        "{reason}"
     );
 
     // The same number of updates, at other times.
@@ -401,13 +401,17 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
     sut.take(level, &at(HOUR + 10), &Lost::NONE, now).unwrap();
     sut.finish(now).unwrap();
     copy(&other, 2, &folder);
-    let said = why(&folder);
-    assert!(said.contains("is another one"), "{said}");
+    let reason = why(&folder);
+    assert!(reason.contains("differs from the original"), "{reason}");
 
     // Another variable, or one of another type.
     for (name, data_type, expected) in [
-        ("rig/valve", "i64", "no variable rig/level"),
-        ("rig/level", "bytes", "rig/level is bytes, and was i64"),
+        ("rig/valve", "i64", "lacks the variable rig/level"),
+        (
+            "rig/level",
+            "bytes",
+            "rig/level has the type bytes, but had the type i64 before",
+        ),
     ] {
         let data_type = parse_type(data_type).unwrap();
         let mut sut = VariableRecording::new(SegmentFile::create(&other.path(3)).unwrap(), MEMORY);
@@ -420,8 +424,8 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         sut.finish().unwrap();
         copy(&other, 3, &folder);
         std::fs::remove_file(other.path(3)).unwrap();
-        let said = why(&folder);
-        assert!(said.contains(expected), "{said}");
+        let reason = why(&folder);
+        assert!(reason.contains(expected), "{reason}");
     }
     // The first file can still be played by itself.
     let mut sut = RecordedVariables::open(&folder.path(1)).unwrap();

@@ -91,7 +91,7 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     assert_eq!(rig::options().outstanding_max.get(), 4);
     assert_eq!(rig::options().wait, Duration::from_secs(5));
     // The oldest write never completes. Later ones do, but cannot be retired before it.
-    disk.fault(OPENING, SimFault::Stands);
+    disk.fault(OPENING, SimFault::Stalls);
     for written in 1..=4 {
         let region = next(&mut ring, 1);
         sut.write(region).unwrap();

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rig::LONG;
 use trunkline_record::{
-    Backend, BackendChoice, BackendKind, Directness, ReadFault, ReadOptions, ReadQueue,
-    ReadQueueError, SimDisk, SimFault, Unavailable, open_to_read,
+    Backend, BackendChoice, BackendKind, CacheMode, FallbackReason, ReadFault, ReadOptions,
+    ReadQueue, ReadQueueError, SimDisk, SimFault, open_to_read,
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
 
@@ -102,37 +102,40 @@ fn every_backend_reads_the_same_and_reports_its_name() {
     // Whole blocks, and a partial one at the end.
     let all = content(100 * 4096 + 5 * ELEMENT);
     std::fs::write(&path, &all).unwrap();
-    let has_uring = open_to_read(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok();
+    let has_uring = open_to_read(&path, BackendChoice::Uring, CacheMode::Cached, 1).is_ok();
     let best = match has_uring {
         true => BackendKind::Uring,
         false => BackendKind::PlainWrites,
     };
-    for (wanted, directness, expected) in [
-        (BackendChoice::BestThereIs, Directness::IfPossible, best),
-        (BackendChoice::BestThereIs, Directness::Cached, best),
+    for (wanted, cache_mode, expected) in [
+        (BackendChoice::BestAvailable, CacheMode::PreferDirect, best),
+        (BackendChoice::BestAvailable, CacheMode::Cached, best),
         (
             BackendChoice::PlainWrites,
-            Directness::IfPossible,
+            CacheMode::PreferDirect,
             BackendKind::PlainWrites,
         ),
         (
             BackendChoice::PlainWrites,
-            Directness::Cached,
+            CacheMode::Cached,
             BackendKind::PlainWrites,
         ),
     ] {
         let options = ReadOptions::default();
-        let file = open_to_read(&path, wanted, directness, options.reads_max()).unwrap();
+        let file = open_to_read(&path, wanted, cache_mode, options.reads_max()).unwrap();
         assert_eq!(file.length, all.len() as u64);
         let report = file.opened.report;
         assert_eq!(report.backend, expected);
-        let is_cached = directness == Directness::Cached;
-        let may_be_cached = is_cached || report.why_not.contains(&Unavailable::NoDirectWrites);
+        let is_cached = cache_mode == CacheMode::Cached;
+        let may_be_cached = is_cached
+            || report
+                .fallback_reasons
+                .contains(&FallbackReason::NoDirectWrites);
         assert!(report.is_direct != may_be_cached, "{report:?}");
         let mut ring = ring();
         let memories = vec![ring.memory.clone()];
         let mut sut = ReadQueue::new(file.opened.backend, file.length, options, memories).unwrap();
-        assert_eq!(sut.not_registered(), None);
+        assert_eq!(sut.registration_failure(), None);
         assert!(!sut.progress().is_finished);
         assert!(read_all(&mut sut, &mut ring) == all, "{report:?}");
         let progress = sut.progress();
@@ -149,7 +152,7 @@ fn every_backend_reads_the_same_and_reports_its_name() {
 fn only_regular_files_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| {
-        open_to_read(path, BackendChoice::BestThereIs, Directness::Cached, 4).map(|_| ())
+        open_to_read(path, BackendChoice::BestAvailable, CacheMode::Cached, 4).map(|_| ())
     };
     assert!(open(folder.path()).is_err());
     assert!(open(&folder.path().join("missing")).is_err());
@@ -274,7 +277,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
 fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
     let all = content(100 * ELEMENT);
     let disk = disk(1, 1, &all);
-    (0..4).for_each(|read| disk.fault(read, SimFault::Stands));
+    (0..4).for_each(|read| disk.fault(read, SimFault::Stalls));
     let mut ring = ring();
     let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
     for expected in 1..=4 {
@@ -305,7 +308,7 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
         ..ReadOptions::default()
     };
     let disk = self::disk(1, 1, &all);
-    (0..6).for_each(|read| disk.fault(read, SimFault::Stands));
+    (0..6).for_each(|read| disk.fault(read, SimFault::Stalls));
     let mut ring = self::ring();
     let mut sut = over(&disk, &ring, all.len(), more);
     assert_eq!(sut.fill(&mut ring.writer, 1).unwrap(), 6);
@@ -356,8 +359,8 @@ fn shortened_file_is_reported_and_an_interruption_is_not() {
     let mut ring = ring();
     let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
     assert!(read_all(&mut sut, &mut ring) == all);
-    for (block, there) in [(512, 3 * 4096), (512, 3 * 4096 + 100), (1, 3 * 4096 + 100)] {
-        let disk = self::disk(5, block, &all[..there]);
+    for (block, length) in [(512, 3 * 4096), (512, 3 * 4096 + 100), (1, 3 * 4096 + 100)] {
+        let disk = self::disk(5, block, &all[..length]);
         let mut ring = self::ring();
         let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
         let failed = read_until_failed(&mut sut, &mut ring);
@@ -375,9 +378,9 @@ fn a_queue_that_is_dropped_waits_for_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
     std::fs::write(&path, content(64 * 4096)).unwrap();
-    for wanted in [BackendChoice::BestThereIs, BackendChoice::PlainWrites] {
+    for wanted in [BackendChoice::BestAvailable, BackendChoice::PlainWrites] {
         let options = ReadOptions::default();
-        let file = open_to_read(&path, wanted, Directness::Cached, options.reads_max()).unwrap();
+        let file = open_to_read(&path, wanted, CacheMode::Cached, options.reads_max()).unwrap();
         let mut ring = ring();
         let memories = vec![ring.memory.clone()];
         let mut sut = ReadQueue::new(file.opened.backend, file.length, options, memories).unwrap();

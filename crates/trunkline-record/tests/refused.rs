@@ -72,7 +72,7 @@ fn unsupported_recordings_are_refused_with_the_reason() {
     sut.set(&ObjectPath::File, "remark", long).unwrap();
     assert!(sut.write(next(&mut ring, 1)).is_err());
     let error = sut.write(next(&mut ring, 1)).unwrap_err();
-    assert!(matches!(error, RecordError::Over), "{error}");
+    assert!(matches!(error, RecordError::HeaderOverflow), "{error}");
     sut.close(LONG).unwrap();
 }
 

@@ -58,7 +58,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
         let mut ring = ring(1 << 16);
         let mut sut = recording(disk.clone(), &ring, options(FullDisk::Refuse));
         assert_eq!(sut.progress().room.state, RoomState::Enough);
-        let mut told = None;
+        let mut reported = None;
         let full = loop {
             if let Err(error) = sut.write(next(&mut ring, blocks)) {
                 break error;
@@ -68,7 +68,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
             let progress = sut.progress();
             let left = room - progress.accepted;
             if progress.room.state == RoomState::Low {
-                told.get_or_insert((left, progress.room));
+                reported.get_or_insert((left, progress.room));
             }
             assert_ne!(progress.room.state, RoomState::Full);
         };
@@ -76,7 +76,7 @@ fn nearly_full_disk_is_reported_by_space_and_by_time() {
             panic!("{full}");
         };
         assert!(matches!(refused.error, QueueError::DiskFull { .. }));
-        let (left, at) = told.unwrap();
+        let (left, at) = reported.unwrap();
         let told_left = at.bytes.unwrap();
         assert!(told_left >= left && told_left < left + blocks as u64 * 3 * BLOCK as u64);
         match blocks {
@@ -110,7 +110,7 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
         let mut ring = ring(1 << 16);
         let options = QueueOptions {
             copying,
-            ..options(FullDisk::Lose)
+            ..options(FullDisk::Discard)
         };
         let mut sut = recording(disk.clone(), &ring, options);
         let mut expected: Vec<i64> = Vec::new();
@@ -127,7 +127,7 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
             let before = sut.rows();
             sut.write(next(&mut ring, 8)).unwrap();
             let is_taken = sut.rows() > before;
-            assert_eq!(sut.disk_stop().is_stopped, !is_taken);
+            assert_eq!(sut.disk_full_losses().is_stopped, !is_taken);
             if is_taken {
                 if lost > 0 {
                     gaps.push((expected.len() as u64, lost));
@@ -139,9 +139,9 @@ fn full_disk_pauses_a_recording_that_counts_its_losses() {
                 all_lost += 8 * BLOCK_ROWS as u64;
                 assert_eq!(sut.progress().room.state, RoomState::Full);
             }
-            assert_eq!(sut.disk_stop().rows_lost, all_lost);
+            assert_eq!(sut.disk_full_losses().rows_lost, all_lost);
         }
-        let stop = sut.disk_stop();
+        let stop = sut.disk_full_losses();
         assert_eq!((stop.stops, gaps.len()), (2, 2));
         assert!(stop.rows_lost > 1000);
         let closed = sut.close(LONG).unwrap();
@@ -208,7 +208,11 @@ fn record_series(
         .sum();
     assert_eq!(ring.reader.lent(), 0);
     let files = disks.borrow().iter().map(SimDisk::file).collect();
-    (files, of_files + last.rows_lost, sut.disk_stop().rows_lost)
+    (
+        files,
+        of_files + last.rows_lost,
+        sut.disk_full_losses().rows_lost,
+    )
 }
 
 /// Asserts that every file is whole, that each row is in at most one file, in order, and that
@@ -264,7 +268,7 @@ fn series_without_room_for_its_next_file_continues_later() {
     const REGIONS: usize = 60;
     for operation in OPENING..40 {
         let tries = RefCell::new(0);
-        let (files, failed, stopped) = record_series(FullDisk::Lose, REGIONS, |number, disk| {
+        let (files, failed, stopped) = record_series(FullDisk::Discard, REGIONS, |number, disk| {
             if number == 1 {
                 disk.fault(operation, SimFault::Fails(ENOSPC));
                 return Ok(());

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Durability, EndedFile, QueueOptions, RecordError, Rotation, SimDisk,
-    SimFault, TdmsLayout, TdmsSeries, WriteQueue, series_path, tdms_queue,
+    BackendChoice, CacheMode, Durability, ENDED_FILES_MAX, EndedFile, OmittedFiles, QueueOptions,
+    RecordError, Rotation, SimDisk, SimFault, TdmsLayout, TdmsSeries, WriteQueue, series_path,
+    tdms_queue,
 };
 use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, Waveform};
 use trunkline_types::Timestamp;
@@ -97,6 +98,62 @@ fn a_file_that_is_large_is_followed_by_another_and_no_row_is_lost() {
         assert_eq!(of_group(&file, "series_row"), series_row);
         before += ended.rows;
     }
+}
+
+/// The series keeps a bounded number of results that are not taken, and has the totals of the
+/// others.
+///
+/// Behaviour: B-70.
+#[test]
+fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
+    const EIO: i32 = 5;
+    const OMITTED: u32 = 3;
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let open = open_on(&disks, &ring, |number, disk| match number {
+        2 => disk.fault(rig::OPENING, SimFault::Fails(EIO)),
+        // The sync at the end, after the placeholder, body and header of the only region.
+        3 => disk.fault(rig::OPENING + 3, SimFault::Fails(EIO)),
+        _ => {}
+    });
+    // The header alone exceeds it, so every region goes into a file of its own.
+    let rotation = Rotation {
+        bytes_max: 1,
+        ..Rotation::default()
+    };
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    let ended_max = ENDED_FILES_MAX as u32;
+    while sut.number() <= ended_max {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    sut.flush(Durability::InFile, LONG).unwrap();
+    assert_eq!(sut.omitted_files(), OmittedFiles::default(), "all fit");
+    while sut.number() <= ended_max + OMITTED {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    let last = sut.close().unwrap();
+    assert_eq!(last.number, ended_max + OMITTED + 1);
+    let bytes = disks
+        .borrow()
+        .iter()
+        .take(OMITTED as usize)
+        .map(|disk| disk.file().len() as u64)
+        .sum();
+    let expected = OmittedFiles {
+        files: OMITTED,
+        bytes,
+        rows_lost: BLOCK_ROWS as u64,
+        failed: 2,
+        not_on_disk: 1,
+        sync_failure: Some(EIO),
+        untrimmed: None,
+    };
+    assert_eq!(sut.omitted_files(), expected);
+    let ended: Vec<EndedFile> = std::iter::from_fn(|| sut.take_ended()).collect();
+    let numbers = ended.iter().map(|one| one.number);
+    assert!(numbers.eq(OMITTED + 1..=ended_max + OMITTED));
+    let is_good = |one: &EndedFile| one.rows_lost == 0 && one.closed.failure.is_none();
+    assert!(ended.iter().all(is_good), "the failed ones are omitted");
 }
 
 /// Each file of a series has the times of its own rows, despite earlier losses.
@@ -197,12 +254,12 @@ fn a_wall_clock_that_steps_changes_neither_files_nor_rows() {
     let mut wall = [1_800_000_000_u64, 1_799_913_600, 9_000_000_000, 0]
         .into_iter()
         .cycle();
-    let mut said = Vec::new();
+    let mut readings = Vec::new();
     for second in 0..25 {
         let reading = wall.next().unwrap();
         sut.current().set(&group, "wall", reading).unwrap();
         sut.write(next(&mut ring)).unwrap();
-        said.push((sut.number(), reading));
+        readings.push((sut.number(), reading));
         disks
             .borrow()
             .iter()
@@ -211,7 +268,7 @@ fn a_wall_clock_that_steps_changes_neither_files_nor_rows() {
     }
     sut.close().unwrap();
     assert!(all_numbers(&disks).into_iter().eq(0..25 * BLOCK_ROWS));
-    let last = said.last().unwrap();
+    let last = readings.last().unwrap();
     let file = disks.borrow()[last.0 as usize - 1].file();
     assert_eq!(of_group(&file, "wall"), Some(PropertyValue::U64(last.1)));
 }
@@ -300,9 +357,9 @@ fn files_of_a_series_have_names_and_no_index_of_others() {
     let mut ring = ring(8192);
     let memory = ring.memory.clone();
     let open = |number| {
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::Cached);
         let memories = vec![memory.clone()];
-        let opened = tdms_queue(&path(number), wanted, directness, options(), memories);
+        let opened = tdms_queue(&path(number), wanted, cache_mode, options(), memories);
         opened.map(|(queue, _)| queue)
     };
     let rotation = Rotation {

@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod made;
 mod rig;
+mod sample_file;
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rig::{LONG, ROW, layout, numbers, ring, rows};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use trunkline_record::{
-    BackendChoice, Copying, Directness, EndedFile, QueueOptions, RecordError, Recording, Rotation,
+    BackendChoice, CacheMode, Copying, EndedFile, QueueOptions, RecordError, Recording, Rotation,
     Selection, SimDisk, SimFault, TdmsSeries, WriteQueue, series_path, tdms_queue,
 };
 use trunkline_ring::ReadRegion;
@@ -93,7 +93,7 @@ impl Recorded {
     /// the files before it. Checks that the gaps add up to the missing rows and, if `is_exact`,
     /// that they are at the exact positions.
     fn check(&self, is_exact: bool) {
-        let (mut before, mut next, mut lost, mut told) = (0, 0, 0, 0);
+        let (mut before, mut next, mut lost, mut reported) = (0, 0, 0, 0);
         for (ended, disk) in self.ended.iter().zip(&self.disks) {
             let file = disk.file();
             let numbers = numbers(&file);
@@ -108,11 +108,11 @@ impl Recorded {
             }
             let gaps: Vec<(u64, u64)> = (1..)
                 .map_while(|gap| {
-                    let of = |what| number_of(group, &format!("gap_{gap}_{what}"));
-                    of("row").zip(of("lost"))
+                    let property = |what| number_of(group, &format!("gap_{gap}_{what}"));
+                    property("row").zip(property("lost"))
                 })
                 .collect();
-            told += gaps.iter().map(|(_, lost)| lost).sum::<u64>();
+            reported += gaps.iter().map(|(_, lost)| lost).sum::<u64>();
             for (row, number) in numbers.iter().enumerate().filter(|_| is_exact) {
                 let here = gaps.iter().filter(|(at, _)| *at == row as u64);
                 let missing = here.map(|(_, lost)| *lost as i64).sum::<i64>();
@@ -124,7 +124,7 @@ impl Recorded {
         }
         assert_eq!(self.ended.len(), self.disks.len());
         assert_eq!(before + lost, self.rows);
-        assert_eq!(told, lost);
+        assert_eq!(reported, lost);
     }
 }
 
@@ -291,7 +291,7 @@ fn a_file_that_takes_no_further_header_is_followed_by_another() {
 fn late_detected_gap_is_played_at_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
-    made::write(&path, 50, Arrangement::Interleaved, |writer| {
+    sample_file::write(&path, 50, Arrangement::Interleaved, |writer| {
         let group = ObjectPath::group("g");
         for (number, row, lost) in [(1, 15, 20), (2, 0, 7)] {
             let name = |what| format!("gap_{number}_{what}");
@@ -333,17 +333,17 @@ fn next_file_that_failed_to_start_can_be_created_again() {
     };
     let open = |number| {
         let path = series_path(folder, "run", number)?;
-        let (wanted, directness) = (BackendChoice::PlainWrites, Directness::Cached);
+        let (wanted, cache_mode) = (BackendChoice::PlainWrites, CacheMode::Cached);
         let memories = vec![memory.clone()];
-        tdms_queue(&path, wanted, directness, options, memories).map(|(queue, _)| queue)
+        tdms_queue(&path, wanted, cache_mode, options, memories).map(|(queue, _)| queue)
     };
     let rotation = Rotation {
         bytes_max: 1,
         ..Rotation::default()
     };
     let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
-    let there = || std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(there(), 2);
+    let file_count = || std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(file_count(), 2);
     ring.filler.push(&rows(0..BLOCK_ROWS)).unwrap();
     let mut region: ReadRegion = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
     for _ in 0..3 {
@@ -362,9 +362,9 @@ fn next_file_that_failed_to_start_can_be_created_again() {
                 error => panic!("{error}"),
             }
         });
-        assert_eq!((there(), sut.number()), (2, 1), "it was removed again");
+        assert_eq!((file_count(), sut.number()), (2, 1), "it was removed again");
     }
     sut.write(region).unwrap();
-    assert_eq!((there(), sut.number()), (4, 2));
+    assert_eq!((file_count(), sut.number()), (4, 2));
     assert_eq!(sut.close().unwrap().rows, BLOCK_ROWS as u64);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rig::{LONG, assert_prefix, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, FullDisk, QueueOptions, RoomAlarm, RoomState, Rotation, SegmentFile,
+    BackendChoice, CacheMode, FullDisk, QueueOptions, RoomAlarm, RoomState, Rotation, SegmentFile,
     TdmsRecording, TdmsSeries, series_path, tdms_queue,
 };
 use trunkline_tdms::SumsCheck;
@@ -85,14 +85,14 @@ fn fill(folder: &Path, bytes_max: u64) {
             bytes: 256 << 10,
             time: Duration::from_secs(10),
         },
-        full_disk: FullDisk::Lose,
+        full_disk: FullDisk::Discard,
         ..rig::options()
     };
     let path = |number| series_path(folder, "run", number).unwrap();
     let open = |number| {
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::IfPossible);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::PreferDirect);
         let memories = vec![memory.clone()];
-        tdms_queue(&path(number), wanted, directness, options, memories).map(|(queue, _)| queue)
+        tdms_queue(&path(number), wanted, cache_mode, options, memories).map(|(queue, _)| queue)
     };
     let rotation = Rotation {
         bytes_max,
@@ -111,7 +111,7 @@ fn fill(folder: &Path, bytes_max: u64) {
             written += 1024;
             sut.write(ring.reader.acquire(1024).unwrap()).unwrap();
             rounds += 1;
-            let stop = sut.disk_stop();
+            let stop = sut.disk_full_losses();
             is_low |= sut.current().progress().room.state >= RoomState::Low;
             if until(stop.rows_lost, stop.is_stopped) {
                 return is_low;
@@ -122,7 +122,7 @@ fn fill(folder: &Path, bytes_max: u64) {
     assert!(write(&mut sut, &|lost, _| lost >= 5 * 1024), "no alarm");
     std::fs::remove_file(&ballast).unwrap();
     write(&mut sut, &|_, is_stopped| !is_stopped);
-    let lost = sut.disk_stop().rows_lost;
+    let lost = sut.disk_full_losses().rows_lost;
     let last = sut.close().unwrap();
     assert_eq!((last.rows_lost, last.closed.failure), (0, None));
     let mut found = Vec::new();
@@ -150,9 +150,9 @@ fn empty_file_is_removed() {
             has_sums: true,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::Cached);
         let memories = vec![ring.memory.clone()];
-        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         if is_started {
             drop(TdmsRecording::start(queue, &layout(), LONG).unwrap());
             assert_prefix(File::open(&path).unwrap(), 0, 0);
@@ -174,8 +174,8 @@ fn file_is_not_created_next_to_a_stale_index() {
     let path = folder.path().join("a.tdms");
     // A folder of this name cannot be removed like a file.
     std::fs::create_dir(path.with_extension("tdms_index")).unwrap();
-    let (wanted, directness) = (BackendChoice::BestThereIs, Directness::Cached);
-    let made = tdms_queue(&path, wanted, directness, rig::options(), Vec::new());
+    let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::Cached);
+    let made = tdms_queue(&path, wanted, cache_mode, rig::options(), Vec::new());
     assert!(made.is_err());
     assert!(!path.exists());
     assert!(SegmentFile::create(&path).is_err());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, Sut, assert_prefix, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendChoice, Directness, Durability, FailedStep, QueueError, QueueOptions, RecordError,
+    BackendChoice, CacheMode, Durability, FailedStep, QueueError, QueueOptions, RecordError,
     SimDisk, SimFault, TdmsRecording, WriteQueue, sums_path, tdms_queue,
 };
 use trunkline_tdms::{Limits, SumsCheck, SumsState, TdmsFile, Unsummed};
@@ -56,7 +56,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
     let mut ring = ring(4096);
     let (data, sums, mut sut) = recording(seed, &ring, options(3));
     let mut ends = vec![(sut.progress().written, 0)];
-    let mut look = |sut: &Sut, ends: &[(u64, u64)]| {
+    let mut check = |sut: &Sut, ends: &[(u64, u64)]| {
         let progress = sut.progress();
         let rows = |position: u64| ends.iter().find(|(end, _)| *end == position).unwrap().1;
         let promised = Promised {
@@ -74,18 +74,18 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
         };
         write(&mut ring, &mut sut, count).unwrap();
         ends.push((sut.progress().accepted, sut.rows()));
-        look(&sut, &ends);
+        check(&sut, &ends);
         if random.u8(0..3) == 0 {
             sut.begin_sync().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
         for _ in 0..random.u8(0..6) {
             sut.poll().unwrap();
-            look(&sut, &ends);
+            check(&sut, &ends);
         }
     }
     sut.flush(Durability::OnDisk, LONG).unwrap();
-    look(&sut, &ends);
+    check(&sut, &ends);
     let closed = sut.close(LONG).unwrap();
     assert_eq!(closed.durability, Durability::OnDisk);
     assert_eq!(sut.progress().durable, sut.progress().accepted);
@@ -190,7 +190,7 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
     let (_, sums, mut sut) = recording(3, &ring, options(4));
     let before = sut.progress();
     // The next write of checksums stalls.
-    sums.fault(sums.operations(), SimFault::Stands);
+    sums.fault(sums.operations(), SimFault::Stalls);
     for _ in 0..3 {
         write(&mut ring, &mut sut, BLOCK_ROWS).unwrap();
     }
@@ -216,7 +216,7 @@ fn pending_checksums_are_bounded_while_the_disk_stalls() {
     let mut options = options(4);
     options.wait = Duration::from_secs(1);
     let (_, sums, mut sut) = recording(3, &ring, options);
-    sums.fault(sums.operations(), SimFault::Stands);
+    sums.fault(sums.operations(), SimFault::Stalls);
     let mut taken = 0;
     let error = loop {
         match write(&mut ring, &mut sut, BLOCK_ROWS) {
@@ -321,9 +321,9 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
             has_sums,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::IfPossible);
+        let (wanted, cache_mode) = (BackendChoice::BestAvailable, CacheMode::PreferDirect);
         let memories = vec![ring.memory.clone()];
-        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let (queue, _) = tdms_queue(&path, wanted, cache_mode, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         ring.filler.push(&rows(0..2048)).unwrap();
         for count in [1024, 512, 7] {

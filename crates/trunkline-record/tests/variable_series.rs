@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_record::{
-    RecordedVariables, Rotation, SegmentFile, Segments, VariableProgress, VariableRecordError,
-    VariableSeries, series_path,
+    ENDED_FILES_MAX, OmittedVariableFiles, RecordedVariables, Rotation, SegmentFile, Segments,
+    VariableProgress, VariableRecordError, VariableSeries, series_path,
 };
 use trunkline_tdms::{ObjectPath, TdmsFile};
 use trunkline_types::{Array, DataType, Elements, Lost, Quality, Sample, Timestamp, Value};
@@ -338,6 +338,47 @@ fn failed_sync_starts_a_file_that_reports_a_possible_gap() {
     assert_eq!(gap("rig/level", "gap_1_lost"), Some(-1));
     assert_eq!(gap("rig/quiet", "gap_1_lost"), None, "it was safe");
     assert_eq!(played(&path(2), "rig/quiet").len(), 1);
+}
+
+/// The series keeps a bounded number of results that are not taken, and counts the others.
+///
+/// Behaviour: B-70.
+#[test]
+fn oldest_results_that_are_not_taken_are_omitted_and_counted() {
+    const OMITTED: u32 = 3;
+    let disk = Disk::default();
+    let open = {
+        let disk = disk.clone();
+        move |_| disk.open()
+    };
+    let rotation = Rotation {
+        bytes_max: 1,
+        ..Rotation::default()
+    };
+    let mut sut = VariableSeries::start(open, Some(rotation), MEMORY, NOW).unwrap();
+    let level = sut.add("rig/level", &DataType::I64).unwrap();
+    let ended_max = ENDED_FILES_MAX as u32;
+    let last = ended_max + OMITTED + 1;
+    for number in 1..=last {
+        if number == 2 {
+            // The sync at the end of the first file.
+            disk.0.lock().unwrap().sync = Some(EIO);
+        }
+        sut.take(level, &at(number.into()), &Lost::NONE, NOW)
+            .unwrap();
+        sut.write_out(NOW).unwrap();
+        assert_eq!(sut.number(), number);
+        let files = number.saturating_sub(1 + ended_max);
+        let expected = OmittedVariableFiles {
+            files,
+            not_on_disk: files.min(1),
+        };
+        assert_eq!(sut.omitted_files(), expected, "file {number}");
+    }
+    let ended: Vec<_> = std::iter::from_fn(|| sut.take_ended()).collect();
+    let numbers = ended.iter().map(|one| one.number);
+    assert!(numbers.eq(OMITTED + 1..last));
+    assert!(ended.iter().all(|one| one.is_on_disk));
 }
 
 /// Behaviour: B-70, B-72.

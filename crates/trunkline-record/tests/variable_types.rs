@@ -68,7 +68,7 @@ fn record(path: &Path, random: &mut Rng, turns: i64) -> Made {
         .collect();
     let named = types.iter().enumerate();
     let ids: Vec<_> = named
-        .map(|(number, of)| sut.add(&format!("rig/{number}"), of).unwrap())
+        .map(|(number, data_type)| sut.add(&format!("rig/{number}"), data_type).unwrap())
         .collect();
     let (mut samples, mut whole) = (Vec::new(), vec![(0, 0)]);
     for turn in 0..turns {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
-    Backend, BackendChoice, BackendKind, Completed, Directness, FullDisk, QueueOptions, Read,
-    SimDisk, Span, TdmsLayout, TdmsRecording, Token, Unavailable, Wait, Write, WriteQueue,
+    Backend, BackendChoice, BackendKind, CacheMode, Completed, FallbackReason, FullDisk,
+    QueueOptions, Read, SimDisk, Span, TdmsLayout, TdmsRecording, Token, Wait, Write, WriteQueue,
     open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -53,7 +53,7 @@ impl Backend for Watched {
         self.0.now()
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason> {
         // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.register(memory) }
     }
@@ -180,7 +180,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     let disk = SimDisk::new(1, BLOCK);
     let options = QueueOptions {
         reserve_bytes: 64 << 10,
-        full_disk: FullDisk::Lose,
+        full_disk: FullDisk::Discard,
         ..rig::options()
     };
     disk.set_room(64 << 10);
@@ -195,7 +195,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     for _ in 0..500 {
         write(&mut sut);
     }
-    assert!(sut.disk_stop().is_stopped);
+    assert!(sut.disk_full_losses().is_stopped);
     let tries = seen.lock().unwrap().reserved;
     for _ in 0..500 {
         write(&mut sut);
@@ -203,7 +203,7 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
     assert_eq!(seen.lock().unwrap().reserved, tries);
     disk.set_room(1 << 30);
     write(&mut sut);
-    assert!(!sut.disk_stop().is_stopped);
+    assert!(!sut.disk_full_losses().is_stopped);
     assert_eq!(seen.lock().unwrap().reserved, tries + 1);
     sut.close(LONG).unwrap();
 }
@@ -293,12 +293,12 @@ fn the_clock_of_every_backend_is_the_monotonic_one() {
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     };
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestAvailable, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {
         let path = folder.path().join(index.to_string());
-        let opened = open_file(&path, wanted, Directness::Cached, 1).unwrap();
+        let opened = open_file(&path, wanted, CacheMode::Cached, 1).unwrap();
         let before = monotonic();
         let now = opened.backend.now();
         assert!((before..=monotonic()).contains(&now), "{now:?}");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
+    GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
     RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
     UpdateSource, VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
@@ -472,8 +472,8 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
-        true => Gaps::Skipped,
-        false => Gaps::AsTime,
+        true => GapMode::Skipped,
+        false => GapMode::AsTime,
     };
     let in_recording = |error: PlaybackError| not_played(&error.into());
     let recording = Recording::open(args.file(), &selection).map_err(in_recording)?;

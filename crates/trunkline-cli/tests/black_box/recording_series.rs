@@ -133,7 +133,7 @@ fn series_is_played_from_its_first_file_and_gaps_are_reported() {
     std::fs::remove_file(&files[1]).unwrap();
     let (played, line) = play(&["--full"]);
     assert_eq!((played.code, &line["updates"]), (Some(1), &4.into()));
-    let said = "updates are missing: 1, of 1 variable";
+    let said = "1 update of 1 variable is missing before";
     assert!(played.err.contains(said), "{played:?}");
 
     // The last one, cut off.

@@ -9,13 +9,13 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::{Backend, BackendKind, LocalFile, PlainWrites, Uring};
-use crate::place::{Place, sync_folder};
+use crate::watched_path::{WatchedPath, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
     /// io_uring if it is available, otherwise plain writes; [`FileReport`] names the choice.
     #[default]
-    BestThereIs,
+    BestAvailable,
     /// io_uring only.
     Uring,
     PlainWrites,
@@ -23,18 +23,18 @@ pub enum BackendChoice {
 
 /// The requested use of the page cache; direct I/O (`O_DIRECT`) bypasses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Directness {
+pub enum CacheMode {
     /// Direct if the file system supports it; [`FileReport`] names the choice.
     #[default]
-    IfPossible,
+    PreferDirect,
     /// Direct, or fail.
-    Required,
+    RequireDirect,
     Cached,
 }
 
 /// The reason why a better choice was not available.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unavailable {
+pub enum FallbackReason {
     /// io_uring exists but may not be used.
     NotPermitted {
         /// The value of `kernel.io_uring_disabled`, if it can be read. If it is 0, a system call
@@ -53,7 +53,7 @@ pub enum Unavailable {
     Other(String),
 }
 
-impl fmt::Display for Unavailable {
+impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPermitted {
@@ -64,12 +64,12 @@ impl fmt::Display for Unavailable {
                  use plain writes"
             ),
             Self::NotPermitted { .. } => f.write_str(
-                "io_uring is forbidden to this program, as by the filter of system calls that \
-                 containers set; allow io_uring_setup, io_uring_enter and io_uring_register, or \
+                "io_uring is forbidden for this program, for example by a container's system call \
+                 filter; allow io_uring_setup, io_uring_enter and io_uring_register, or \
                  use plain writes",
             ),
             Self::Missing => f.write_str(
-                "this kernel has no io_uring, or a filter of system calls hides it; use plain \
+                "this kernel has no io_uring, or a system call filter hides it; use plain \
                  writes",
             ),
             Self::TooOld => f.write_str(
@@ -89,9 +89,9 @@ impl fmt::Display for Unavailable {
     }
 }
 
-impl std::error::Error for Unavailable {}
+impl std::error::Error for FallbackReason {}
 
-impl Unavailable {
+impl FallbackReason {
     /// Converts an error from setting up io_uring.
     pub(super) fn of_uring(error: &io::Error) -> Self {
         use rustix::io::Errno;
@@ -115,7 +115,7 @@ pub struct FileReport {
     /// True if I/O bypasses the page cache.
     pub is_direct: bool,
     /// The reasons why no better choice was available; empty if this is the best one.
-    pub why_not: Vec<Unavailable>,
+    pub fallback_reasons: Vec<FallbackReason>,
 }
 
 /// A new file, ready to be written.
@@ -130,17 +130,25 @@ pub struct OpenedFile {
 ///
 /// # Errors
 /// The file exists or cannot be created; or a required feature is not available, and the error
-/// carries the reason ([`Unavailable`]). No file is left behind.
+/// carries the reason ([`FallbackReason`]). No file is left behind.
 pub fn open_file(
     path: &Path,
     wanted: BackendChoice,
-    directness: Directness,
+    cache_mode: CacheMode,
     writes_max: usize,
 ) -> io::Result<OpenedFile> {
-    let mut why_not = Vec::new();
-    let (file, is_direct) = open_direct(path, true, directness, &mut why_not)?;
-    let opened = Place::of(path)
-        .and_then(|place| with_backend(file, Some(place), wanted, is_direct, writes_max, why_not));
+    let mut fallback_reasons = Vec::new();
+    let (file, is_direct) = open_direct(path, true, cache_mode, &mut fallback_reasons)?;
+    let opened = WatchedPath::of(path).and_then(|watched_path| {
+        with_backend(
+            file,
+            Some(watched_path),
+            wanted,
+            is_direct,
+            writes_max,
+            fallback_reasons,
+        )
+    });
     let synced = opened.and_then(|opened| sync_folder(path).map(|()| opened));
     if synced.is_err() {
         // Report the original error, even if the empty file cannot be removed.
@@ -161,18 +169,18 @@ pub struct FileToRead {
 ///
 /// # Errors
 /// The file cannot be opened or is not a regular file; or a required feature is not available, and
-/// the error carries the reason ([`Unavailable`]).
+/// the error carries the reason ([`FallbackReason`]).
 pub fn open_to_read(
     path: &Path,
     wanted: BackendChoice,
-    directness: Directness,
+    cache_mode: CacheMode,
     reads_max: usize,
 ) -> io::Result<FileToRead> {
     check_regular(path)?;
-    let mut why_not = Vec::new();
-    let (file, is_direct) = open_direct(path, false, directness, &mut why_not)?;
+    let mut fallback_reasons = Vec::new();
+    let (file, is_direct) = open_direct(path, false, cache_mode, &mut fallback_reasons)?;
     let length = file.metadata()?.len();
-    let opened = with_backend(file, None, wanted, is_direct, reads_max, why_not)?;
+    let opened = with_backend(file, None, wanted, is_direct, reads_max, fallback_reasons)?;
     Ok(FileToRead { opened, length })
 }
 
@@ -195,15 +203,15 @@ pub(crate) fn check_regular(path: &Path) -> io::Result<()> {
 fn open_direct(
     path: &Path,
     is_new: bool,
-    directness: Directness,
-    why_not: &mut Vec<Unavailable>,
+    cache_mode: CacheMode,
+    fallback_reasons: &mut Vec<FallbackReason>,
 ) -> io::Result<(File, bool)> {
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
         options.read(true).write(is_new).create_new(is_new);
         options.custom_flags(flags.bits().cast_signed()).open(path)
     };
-    if directness == Directness::Cached {
+    if cache_mode == CacheMode::Cached {
         return Ok((open(OFlags::empty())?, false));
     }
     match open(OFlags::DIRECT) {
@@ -214,10 +222,10 @@ fn open_direct(
                 // when this call began.
                 let _ = std::fs::remove_file(path);
             }
-            if directness == Directness::Required {
-                return Err(unsupported(Unavailable::NoDirectWrites));
+            if cache_mode == CacheMode::RequireDirect {
+                return Err(unsupported(FallbackReason::NoDirectWrites));
             }
-            why_not.push(Unavailable::NoDirectWrites);
+            fallback_reasons.push(FallbackReason::NoDirectWrites);
             Ok((open(OFlags::empty())?, false))
         }
         Err(error) => Err(error),
@@ -226,40 +234,44 @@ fn open_direct(
 
 fn with_backend(
     file: File,
-    place: Option<Place>,
+    watched_path: Option<WatchedPath>,
     wanted: BackendChoice,
     is_direct: bool,
     writes_max: usize,
-    mut why_not: Vec<Unavailable>,
+    mut fallback_reasons: Vec<FallbackReason>,
 ) -> io::Result<OpenedFile> {
     let mut local = LocalFile {
         file,
         is_direct,
-        place,
+        watched_path,
     };
     if wanted != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {
-            Ok(uring) => return Ok(opened(Box::new(uring), is_direct, why_not)),
+            Ok(uring) => return Ok(opened(Box::new(uring), is_direct, fallback_reasons)),
             Err((_, reason)) if wanted == BackendChoice::Uring => return Err(unsupported(reason)),
             Err((file, reason)) => {
                 local = file;
-                why_not.push(reason);
+                fallback_reasons.push(reason);
             }
         }
     }
     let backend = Box::new(PlainWrites::new(local, writes_max)?);
-    Ok(opened(backend, is_direct, why_not))
+    Ok(opened(backend, is_direct, fallback_reasons))
 }
 
-fn opened(backend: Box<dyn Backend>, is_direct: bool, why_not: Vec<Unavailable>) -> OpenedFile {
+fn opened(
+    backend: Box<dyn Backend>,
+    is_direct: bool,
+    fallback_reasons: Vec<FallbackReason>,
+) -> OpenedFile {
     let report = FileReport {
         backend: backend.kind(),
         is_direct,
-        why_not,
+        fallback_reasons,
     };
     OpenedFile { backend, report }
 }
 
-fn unsupported(reason: Unavailable) -> io::Error {
+fn unsupported(reason: FallbackReason) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }

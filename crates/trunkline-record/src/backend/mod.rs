@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use self::choice::check_regular;
 pub use self::choice::{
-    BackendChoice, Directness, FileReport, FileToRead, OpenedFile, Unavailable, open_file,
+    BackendChoice, CacheMode, FallbackReason, FileReport, FileToRead, OpenedFile, open_file,
     open_to_read,
 };
 pub use self::plain::PlainWrites;
@@ -22,7 +22,7 @@ pub use self::plain::PlainWrites;
 pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
 use crate::clock::monotonic;
-use crate::place::{Displaced, Place};
+use crate::watched_path::{MovedFile, WatchedPath};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackendKind {
@@ -50,7 +50,7 @@ pub struct LocalFile {
     file: File,
     is_direct: bool,
     /// The path at which the file is expected, if it is watched.
-    place: Option<Place>,
+    watched_path: Option<WatchedPath>,
 }
 
 impl LocalFile {
@@ -58,7 +58,7 @@ impl LocalFile {
         Self {
             file,
             is_direct,
-            place: None,
+            watched_path: None,
         }
     }
 }
@@ -167,7 +167,7 @@ pub trait Backend: Send + fmt::Debug {
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable>;
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason>;
 
     /// Starts a write.
     ///
@@ -232,9 +232,9 @@ pub trait Backend: Send + fmt::Debug {
     }
 
     /// Returns the location of the file if the name it was created with no longer refers to it.
-    fn displaced(&self) -> Option<Displaced> {
+    fn moved_file(&self) -> Option<MovedFile> {
         let local = self.local().ok()?;
-        local.place.as_ref()?.displaced(&local.file)
+        local.watched_path.as_ref()?.moved_file(&local.file)
     }
 
     /// Truncates the file to `length` and frees the space reserved after it. No operation may be

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 
 use super::{
-    Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Unavailable, Wait, Write,
+    Backend, BackendKind, Completed, FallbackReason, LocalFile, Read, Span, Token, Wait, Write,
 };
 use crate::clock::monotonic;
 
@@ -16,8 +16,8 @@ use crate::clock::monotonic;
 pub struct PlainWrites {
     local: LocalFile,
     /// Set to `None` to end the thread.
-    jobs: Option<SyncSender<Job>>,
-    done: Receiver<Completed>,
+    jobs_tx: Option<SyncSender<Job>>,
+    completions_rx: Receiver<Completed>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,24 +30,24 @@ enum Job {
 
 impl PlainWrites {
     pub fn new(local: LocalFile, writes_max: usize) -> io::Result<Self> {
-        let (jobs, to_do) = sync_channel(writes_max + 1);
+        let (jobs_tx, jobs_rx) = sync_channel(writes_max + 1);
         // Room for every job, so that the thread never waits for completions to be taken.
-        let (finished, done) = sync_channel(writes_max + 2);
+        let (completions_tx, completions_rx) = sync_channel(writes_max + 2);
         let for_thread = local.file.try_clone()?;
         let thread = std::thread::Builder::new()
             .name("record-writes".to_owned())
-            .spawn(move || work(&for_thread, &to_do, &finished))?;
+            .spawn(move || work(&for_thread, &jobs_rx, &completions_tx))?;
         Ok(Self {
             local,
-            jobs: Some(jobs),
-            done,
+            jobs_tx: Some(jobs_tx),
+            completions_rx,
             thread: Some(thread),
         })
     }
 
-    fn give(&self, job: Job) -> io::Result<()> {
-        let given = self.jobs.as_ref().map(|jobs| jobs.try_send(job));
-        match given {
+    fn enqueue(&self, job: Job) -> io::Result<()> {
+        let sent = self.jobs_tx.as_ref().map(|jobs_tx| jobs_tx.try_send(job));
+        match sent {
             Some(Ok(())) => Ok(()),
             _ => Err(io::Error::other(
                 "more operations at once than the queue was created for",
@@ -56,14 +56,14 @@ impl PlainWrites {
     }
 }
 
-fn work(file: &File, to_do: &Receiver<Job>, finished: &SyncSender<Completed>) {
-    for job in to_do {
+fn work(file: &File, jobs_rx: &Receiver<Job>, completions_tx: &SyncSender<Completed>) {
+    for job in jobs_rx {
         let (token, result) = match job {
             Job::Write(write) => (write.token, write_once(file, write)),
             Job::Read(read) => (read.token, read_once(file, read)),
             Job::Sync(token) => (token, file.sync_data().map(|()| 0)),
         };
-        if finished.send(Completed { token, result }).is_err() {
+        if completions_tx.send(Completed { token, result }).is_err() {
             return;
         }
     }
@@ -95,31 +95,34 @@ impl Backend for PlainWrites {
         Ok(&self.local)
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, _: &[Span]) -> Option<FallbackReason> {
         None
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        self.give(Job::Write(write))
+        self.enqueue(Job::Write(write))
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        self.give(Job::Read(read))
+        self.enqueue(Job::Read(read))
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {
-        self.give(Job::Sync(token))
+        self.enqueue(Job::Sync(token))
     }
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
         let ended = || io::Error::other("the thread that writes and reads has ended");
         match wait {
-            Wait::No => match self.done.try_recv() {
+            Wait::No => match self.completions_rx.try_recv() {
                 Ok(completed) => Ok(Some(completed)),
                 Err(TryRecvError::Empty) => Ok(None),
                 Err(TryRecvError::Disconnected) => Err(ended()),
             },
-            Wait::Until(time) => match self.done.recv_timeout(time.saturating_sub(monotonic())) {
+            Wait::Until(time) => match self
+                .completions_rx
+                .recv_timeout(time.saturating_sub(monotonic()))
+            {
                 Ok(completed) => Ok(Some(completed)),
                 Err(RecvTimeoutError::Timeout) => Ok(None),
                 Err(RecvTimeoutError::Disconnected) => Err(ended()),
@@ -130,7 +133,7 @@ impl Backend for PlainWrites {
 
 impl Drop for PlainWrites {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.jobs_tx = None;
         if let Some(thread) = self.thread.take() {
             // The thread ends once it has done its jobs; it does not panic.
             let _ = thread.join();

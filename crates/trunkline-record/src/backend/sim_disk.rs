@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use trunkline_simdisk::{Content, put};
 
-use super::{Backend, BackendKind, Completed, Read, Span, Token, Unavailable, Wait, Write};
-use crate::place::Displaced;
+use super::{Backend, BackendKind, Completed, FallbackReason, Read, Span, Token, Wait, Write};
+use crate::watched_path::MovedFile;
 
 /// Size of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -21,7 +21,7 @@ pub enum SimFault {
     /// Only this many bytes are written or read.
     Short(usize),
     /// The operation never completes.
-    Stands,
+    Stalls,
     /// The operation is refused with this system error number and is not started.
     NotBegun(i32),
 }
@@ -45,7 +45,7 @@ struct State {
     length: usize,
     room_bytes: u64,
     trim_fault: Option<i32>,
-    displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl SimDisk {
             length: 0,
             room_bytes: u64::MAX,
             trim_fault: None,
-            displaced: None,
+            moved_file: None,
         })))
     }
 
@@ -102,8 +102,8 @@ impl SimDisk {
 
     /// Makes the file's name refer to another file, and sets the file's location; `None` makes the
     /// name refer to the file again.
-    pub fn set_displaced(&self, displaced: Option<Displaced>) {
-        self.state().displaced = displaced;
+    pub fn set_moved_file(&self, moved_file: Option<MovedFile>) {
+        self.state().moved_file = moved_file;
     }
 
     pub fn set_room(&self, bytes: u64) {
@@ -225,7 +225,7 @@ impl State {
     /// Completes one of the waiting operations, chosen at random.
     fn step(&mut self) -> Option<Completed> {
         let can_be_done: Vec<usize> = (0..self.waiting.len())
-            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stands))
+            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stalls))
             .collect();
         let at = *self.random.choice(&can_be_done)?;
         let Waiting {
@@ -288,7 +288,7 @@ impl Backend for SimDisk {
         self.state().now
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, _: &[Span]) -> Option<FallbackReason> {
         None
     }
 
@@ -341,8 +341,8 @@ impl Backend for SimDisk {
         Ok(state.room_bytes.saturating_sub(state.reserved_to))
     }
 
-    fn displaced(&self) -> Option<Displaced> {
-        self.state().displaced.clone()
+    fn moved_file(&self) -> Option<MovedFile> {
+        self.state().moved_file.clone()
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {

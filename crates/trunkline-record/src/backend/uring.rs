@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
 use super::{
-    Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Unavailable, Wait, Write,
+    Backend, BackendKind, Completed, FallbackReason, LocalFile, Read, Span, Token, Wait, Write,
 };
 use crate::clock::monotonic;
 
@@ -28,7 +28,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    pub fn new(local: LocalFile, writes_max: usize) -> Result<Self, (LocalFile, Unavailable)> {
+    pub fn new(local: LocalFile, writes_max: usize) -> Result<Self, (LocalFile, FallbackReason)> {
         match ring_for(&local.file, writes_max) {
             Ok(ring) => Ok(Self {
                 ring,
@@ -98,13 +98,13 @@ impl Uring {
     }
 }
 
-fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, Unavailable> {
-    let not = |error: io::Error| Unavailable::of_uring(&error);
+fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, FallbackReason> {
+    let not = |error: io::Error| FallbackReason::of_uring(&error);
     // One more entry for a sync.
     let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
     let ring = IoUring::new(entries).map_err(not)?;
     if !ring.params().is_feature_ext_arg() {
-        return Err(Unavailable::TooOld);
+        return Err(FallbackReason::TooOld);
     }
     let submitter = ring.submitter();
     submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
@@ -132,7 +132,7 @@ impl Backend for Uring {
         Ok(&self.local)
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<FallbackReason> {
         let pieces: Vec<Span> = memory.iter().flat_map(|span| in_pieces(*span)).collect();
         let vectors: Vec<libc::iovec> = pieces
             .iter()
@@ -148,7 +148,7 @@ impl Backend for Uring {
                 self.registered = pieces;
                 None
             }
-            Err(error) => Some(Unavailable::of_uring(&error)),
+            Err(error) => Some(FallbackReason::of_uring(&error)),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::read_queue::ReadQueueError;
 
 /// Maximum number of groups that [`PlaybackError::WhichGroup`] lists, because a file may have a
 /// million.
-pub const GROUPS_TOLD: usize = 10;
+pub const GROUPS_LISTED_MAX: usize = 10;
 
 /// The reason why a recording cannot be played, or cannot be played any further.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +42,12 @@ pub enum PlaybackError {
         why: String,
     },
     #[error(
-        "{} has no single group of channels, but {}; name one",
+        "{} does not have exactly one group with channels (found: {}); name one",
         path.display(), listed(groups, *further)
     )]
     WhichGroup {
         path: PathBuf,
-        /// The groups that have channels, at most the first [`GROUPS_TOLD`].
+        /// The groups that have channels, at most the first [`GROUPS_LISTED_MAX`].
         groups: Vec<Text>,
         /// Number of groups not listed.
         further: usize,
@@ -60,14 +60,17 @@ pub enum PlaybackError {
         channel: ObjectPath,
     },
     #[error(
-        "{channel} holds {data_type}, which has no fixed size, so it has no place in rows; leave it \
+        "{channel} holds {data_type}, which has no fixed size and cannot be part of a row; leave it \
          out, or play the recording into variables"
     )]
     NoSize {
         channel: ObjectPath,
         data_type: TdmsType,
     },
-    #[error("{} has other channels than the first file of the series: {what}", path.display())]
+    #[error(
+        "the channels of {} differ from those of the first file of the series: {what}",
+        path.display()
+    )]
     OtherFile { path: PathBuf, what: String },
     #[error(
         "{} is named like a file of the series, but does not continue the files before it: {what}; \
@@ -76,11 +79,11 @@ pub enum PlaybackError {
     )]
     OtherSeries { path: PathBuf, what: String },
     #[error(
-        "the recording does not say when its rows were taken: {channel} has no property wf_increment, \
-         and no channel of times was named; play it at full speed, or name one"
+        "the recording has no times: {channel} has no property wf_increment, and no channel of times \
+         was named; name one, or play at full speed"
     )]
     NoRate { channel: ObjectPath },
-    #[error("{speed} is not a speed; give a number above 0")]
+    #[error("invalid speed {speed}; use a number above 0")]
     Speed { speed: f64 },
     #[error("the ring has elements of {element_bytes} bytes, and a row has {row_bytes}")]
     OtherRows {

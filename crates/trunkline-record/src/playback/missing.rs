@@ -49,16 +49,28 @@ impl fmt::Display for MissingPart {
                 variables,
             } => write!(
                 f,
-                "before {}, updates are missing: {updates}, of {variables} variable{}",
-                path.display(),
-                if *variables == 1 { "" } else { "s" }
+                "{} of {} {} missing before {}",
+                counted(*updates, "update"),
+                counted(*variables, "variable"),
+                if *updates == 1 { "is" } else { "are" },
+                path.display()
             ),
-            Self::Rows { path, rows } => {
-                write!(f, "before {}, rows are missing: {rows}", path.display())
+            Self::Rows {
+                path,
+                rows: missing,
+            } => {
+                let (rows, path) = (counted(*missing, "row"), path.display());
+                let are = if *missing == 1 { "is" } else { "are" };
+                write!(f, "{rows} {are} missing before {path}")
             }
             Self::End { path, why } => write!(f, "{} was cut off: {why}", path.display()),
         }
     }
+}
+
+/// Returns a number with its noun.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 impl MissingPart {

@@ -10,9 +10,10 @@ mod series;
 mod times;
 
 pub use self::drain::PacedDrain;
-pub use self::error::{GROUPS_TOLD, PlaybackError};
+pub use self::error::{GROUPS_LISTED_MAX, PlaybackError};
 pub use self::missing::MissingPart;
-pub use self::pace::{Gaps, Pace, Pacer};
+pub(crate) use self::missing::counted;
+pub use self::pace::{GapMode, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
 pub(crate) use self::recording::open as open_recording;
 pub use self::recording::{Gap, PlayedChannel, Recording, Selection};

@@ -31,7 +31,7 @@ impl Pace {
 
 /// How rows that are missing in the recording are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Gaps {
+pub enum GapMode {
     /// Playback pauses for the duration of the gap.
     #[default]
     AsTime,
@@ -74,17 +74,21 @@ impl Pacer {
     ///
     /// # Errors
     /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`], or a file cannot be read.
-    pub fn new(recording: &Recording, pace: Pace, gaps: Gaps) -> Result<Self, PlaybackError> {
+    pub fn new(
+        recording: &Recording,
+        pace: Pace,
+        gap_mode: GapMode,
+    ) -> Result<Self, PlaybackError> {
         let speed = pace.speed()?;
         let clock = match (&recording.times, recording.increment()) {
             (Some(times), _) if speed.is_some() => {
-                RowClock::Recorded(Box::new(RecordedTimes::new(recording, times, gaps)))
+                RowClock::Recorded(Box::new(RecordedTimes::new(recording, times, gap_mode)))
             }
             (_, Some(seconds)) => RowClock::Even {
                 increment: seconds * 1e9,
-                gaps: match gaps {
-                    Gaps::AsTime => recording.gaps().to_vec(),
-                    Gaps::Skipped => Vec::new(),
+                gaps: match gap_mode {
+                    GapMode::AsTime => recording.gaps().to_vec(),
+                    GapMode::Skipped => Vec::new(),
                 },
                 passed: (0, 0),
             },
@@ -127,7 +131,7 @@ impl Pacer {
         let began = *self.began.get_or_insert(now);
         let before = self.next;
         while self.next - before < most {
-            let (due, together) = self.clock.after(self.next)?;
+            let (due, together) = self.clock.offset_of(self.next)?;
             let elapsed = now.saturating_sub(began).saturating_sub(self.late);
             let elapsed = elapsed.as_nanos() as f64 * speed;
             if due > elapsed {
@@ -155,7 +159,7 @@ impl Pacer {
         if self.next == self.rows {
             return Ok(None);
         }
-        let (due, _) = self.clock.after(self.next)?;
+        let (due, _) = self.clock.offset_of(self.next)?;
         // Rounded up, so that the row is due at that time. A row more than 584 years away, which a
         // file may claim, is never due.
         let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
@@ -198,7 +202,7 @@ impl Pacer {
 impl RowClock {
     /// Returns how long after the first row this row was acquired, and how many rows, starting with
     /// this one, are evenly spaced. Rows must be requested in order.
-    fn after(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
+    fn offset_of(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
         match self {
             Self::Even {
                 increment,
@@ -213,10 +217,10 @@ impl RowClock {
                     *passed += 1;
                 }
                 let next = gaps.get(*passed).map_or(u64::MAX, |gap| gap.row);
-                let after = (row as f64 + *lost as f64) * *increment;
-                Ok((after, next.saturating_sub(row)))
+                let offset = (row as f64 + *lost as f64) * *increment;
+                Ok((offset, next.saturating_sub(row)))
             }
-            Self::Recorded(times) => Ok((times.after(row)?, 1)),
+            Self::Recorded(times) => Ok((times.offset_of(row)?, 1)),
         }
     }
 }

@@ -12,7 +12,7 @@ use trunkline_tdms::{RowExtent, RowPlace, TdmsFile};
 
 use super::error::PlaybackError;
 use super::recording::{PlayedFile, Recording, find, open};
-use crate::backend::{Backend, BackendChoice, Directness, FileReport, open_to_read};
+use crate::backend::{Backend, BackendChoice, CacheMode, FileReport, open_to_read};
 use crate::read_queue::{ReadOptions, ReadQueue};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub struct PlayOptions {
     /// The requested backend. Default: the best one available.
     pub backend: BackendChoice,
     /// The requested use of the page cache. Default: bypassed if the file system supports it.
-    pub directness: Directness,
+    pub cache_mode: CacheMode,
 }
 
 impl Default for PlayOptions {
@@ -35,7 +35,7 @@ impl Default for PlayOptions {
             region_rows: 4096,
             outstanding_max: of_queue.outstanding_max,
             backend: BackendChoice::default(),
-            directness: Directness::default(),
+            cache_mode: CacheMode::default(),
         }
     }
 }
@@ -106,7 +106,7 @@ impl TdmsPlayback {
         options: PlayOptions,
     ) -> Result<Self, PlaybackError> {
         let opens = move |path: &Path, reads_max| {
-            let file = open_to_read(path, options.backend, options.directness, reads_max)?;
+            let file = open_to_read(path, options.backend, options.cache_mode, reads_max)?;
             let opened = file.opened;
             Ok((opened.backend, file.length, Some(opened.report)))
         };
@@ -359,7 +359,7 @@ impl TdmsPlayback {
                 if read < count {
                     return Err(PlaybackError::OtherFile {
                         path,
-                        what: format!("{} is shorter than it says", channel.path),
+                        what: format!("{} has fewer values than it declares", channel.path),
                     });
                 }
             }

@@ -8,7 +8,7 @@ use trunkline_tdms::{
     Channel, Limits, ObjectPath, Properties, RowExtent, TdmsFile, TdmsType, Text,
 };
 
-use super::error::{GROUPS_TOLD, PlaybackError};
+use super::error::{GROUPS_LISTED_MAX, PlaybackError};
 use super::missing::MissingPart;
 use super::series::numbered_files;
 use crate::backend::check_regular;
@@ -159,7 +159,7 @@ impl Recording {
             if holds != TdmsType::Time {
                 return Err(PlaybackError::OtherFile {
                     path: path.to_owned(),
-                    what: format!("{times} holds {holds}, and no times"),
+                    what: format!("{times} holds {holds}, not times"),
                 });
             }
         }
@@ -188,7 +188,7 @@ impl Recording {
             // The file ended before its first header was written.
             let why = match file.report().incomplete {
                 Some(finding) => finding.to_string(),
-                None => "there is nothing in it".to_owned(),
+                None => "the file is empty".to_owned(),
             };
             self.missing.push(MissingPart::End { path, why });
             self.is_whole = false;
@@ -271,7 +271,7 @@ impl Recording {
             Some(stated) => {
                 return Err(PlaybackError::OtherSeries {
                     path: path.to_owned(),
-                    what: format!("it says that they have {stated} rows, and they have {had}"),
+                    what: format!("it states {stated} rows for them, but they have {had}"),
                 });
             }
         }
@@ -364,7 +364,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     let mut seen: HashSet<Text> = HashSet::new();
     let mut groups: Vec<Text> = Vec::new();
     for name in names {
-        if seen.insert(name.clone()) && groups.len() < GROUPS_TOLD {
+        if seen.insert(name.clone()) && groups.len() < GROUPS_LISTED_MAX {
             groups.push(name);
         }
     }

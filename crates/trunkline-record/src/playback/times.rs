@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use trunkline_tdms::{ObjectPath, TdmsFile, TdmsTime};
 
 use super::error::PlaybackError;
-use super::pace::Gaps;
+use super::pace::GapMode;
 use super::recording::{Recording, find, open};
 
 const READ_ROWS: usize = 4096;
@@ -23,47 +23,47 @@ pub(super) struct RecordedTimes {
     read: u64,
     /// Rows before which the duration of the gap is left out.
     skipped: VecDeque<u64>,
-    /// The row at the front of `after`.
+    /// The row at the front of `offsets`.
     row: u64,
     /// The times of the next rows, in nanoseconds after the first row.
-    after: VecDeque<i64>,
+    offsets: VecDeque<i64>,
     last: Option<(TdmsTime, i64)>,
 }
 
 impl RecordedTimes {
-    pub(super) fn new(recording: &Recording, channel: &ObjectPath, gaps: Gaps) -> Self {
+    pub(super) fn new(recording: &Recording, channel: &ObjectPath, gap_mode: GapMode) -> Self {
         let files = recording.files.iter();
         Self {
             channel: channel.clone(),
             files: files.map(|file| (file.path.clone(), file.rows)).collect(),
             open: None,
             read: 0,
-            skipped: match gaps {
-                Gaps::AsTime => VecDeque::new(),
-                Gaps::Skipped => recording.gaps().iter().map(|gap| gap.row).collect(),
+            skipped: match gap_mode {
+                GapMode::AsTime => VecDeque::new(),
+                GapMode::Skipped => recording.gaps().iter().map(|gap| gap.row).collect(),
             },
             row: 0,
-            after: VecDeque::new(),
+            offsets: VecDeque::new(),
             last: None,
         }
     }
 
     /// Returns how long after the first row this row was acquired, in nanoseconds. Rows must be
     /// requested in order.
-    pub(super) fn after(&mut self, row: u64) -> Result<f64, PlaybackError> {
-        while self.row < row && self.after.pop_front().is_some() {
+    pub(super) fn offset_of(&mut self, row: u64) -> Result<f64, PlaybackError> {
+        while self.row < row && self.offsets.pop_front().is_some() {
             self.row += 1;
         }
-        if self.after.is_empty() {
+        if self.offsets.is_empty() {
             self.read_on()?;
         }
-        let last = self.last.map_or(0, |(_, after)| after);
-        Ok(self.after.front().copied().unwrap_or(last) as f64)
+        let last = self.last.map_or(0, |(_, offset)| offset);
+        Ok(self.offsets.front().copied().unwrap_or(last) as f64)
     }
 
     fn read_on(&mut self) -> Result<(), PlaybackError> {
         let mut times = [TdmsTime::default(); READ_ROWS];
-        while self.after.is_empty() {
+        while self.offsets.is_empty() {
             let Some((path, file, rows)) = &self.open else {
                 let Some((path, rows)) = self.files.pop_front() else {
                     return Ok(());
@@ -87,13 +87,13 @@ impl RecordedTimes {
                     self.skipped.pop_front();
                 }
                 let is_skipped = self.skipped.front() == Some(&row);
-                let after = match self.last {
+                let offset = match self.last {
                     None => 0,
-                    Some((_, after)) if is_skipped => after,
-                    Some((last, after)) => after.saturating_add(between(last, *time)),
+                    Some((_, offset)) if is_skipped => offset,
+                    Some((last, offset)) => offset.saturating_add(between(last, *time)),
                 };
-                self.last = Some((*time, after));
-                self.after.push_back(after);
+                self.last = Some((*time, offset));
+                self.offsets.push_back(offset);
             }
         }
         Ok(())

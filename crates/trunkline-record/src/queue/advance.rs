@@ -103,7 +103,7 @@ impl WriteQueue {
     /// Ends the file, because no segment is written without its checksum.
     fn fail_sums(&mut self, error: &io::Error) {
         if let Some(sums) = &mut self.sums {
-            sums.give_up();
+            sums.abandon();
         }
         self.fail_next(FailedStep::Sums, error);
     }
@@ -126,8 +126,8 @@ impl WriteQueue {
             // A removed file cannot get its name back.
             return;
         }
-        self.displaced = self.backend.displaced();
-        self.sums_displaced = self.sums.as_ref().and_then(SumsFile::displaced);
+        self.moved_file = self.backend.moved_file();
+        self.moved_sums_file = self.sums.as_ref().and_then(SumsFile::moved_file);
         if self.is_removed() {
             self.syncing.durable = 0;
             self.fail_next(FailedStep::Removed, &Errno::NOENT.into());

@@ -48,7 +48,7 @@ impl WriteQueue {
         self.check_failure()
     }
 
-    /// Writes a segment: `header`, the region's bytes, then `behind`. Returns at once unless the
+    /// Writes a segment: `header`, the region's bytes, then `padding`. Returns at once unless the
     /// maximum number of regions is outstanding.
     ///
     /// The region is written directly from its memory. Only a partial block at its end is copied. A
@@ -63,13 +63,13 @@ impl WriteQueue {
         &mut self,
         header: &[u8],
         region: ReadRegion,
-        behind: &[u8],
+        padding: &[u8],
         is_wanted_back: bool,
     ) -> Result<(), Box<Refused>> {
         let ready = self.make_room();
         let fits = ready.and_then(|()| self.fits(&region));
         let bytes = region.bytes().len();
-        let checked = fits.and_then(|()| self.check(header, bytes, behind));
+        let checked = fits.and_then(|()| self.check(header, bytes, padding));
         match checked.and_then(|end| self.reserve(end).map(|()| end)) {
             Ok(end) => {
                 let body = match self.is_aligned(&region) {
@@ -83,7 +83,7 @@ impl WriteQueue {
                         self.take_collected()
                     }
                 };
-                self.begin(header, Some(body), behind, end);
+                self.begin(header, Some(body), padding, end);
                 Ok(())
             }
             Err(error) => Err(Box::new(Refused { region, error })),
@@ -187,18 +187,18 @@ impl WriteQueue {
         Body::Copied(std::mem::take(&mut self.collected.bytes))
     }
 
-    /// Writes the collected data as a segment: `header`, the data, `behind`.
+    /// Writes the collected data as a segment: `header`, the data, `padding`.
     ///
     /// # Errors
     /// [`QueueError`]; the data stays collected.
     pub(crate) fn append_collected(
         &mut self,
         header: &[u8],
-        behind: &[u8],
+        padding: &[u8],
     ) -> Result<(), QueueError> {
-        let end = self.check(header, self.collected.bytes, behind)?;
+        let end = self.check(header, self.collected.bytes, padding)?;
         let body = self.take_collected();
-        self.begin(header, Some(body), behind, end);
+        self.begin(header, Some(body), padding, end);
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl WriteQueue {
     }
 
     /// Checks the lengths of a segment's parts, and returns its end.
-    fn check(&self, header: &[u8], body: usize, behind: &[u8]) -> Result<u64, QueueError> {
+    fn check(&self, header: &[u8], body: usize, padding: &[u8]) -> Result<u64, QueueError> {
         let block_bytes = self.block_bytes();
         let limit = self.options.header_bytes_max;
         if header.is_empty() || header.len() > limit {
@@ -245,19 +245,19 @@ impl WriteQueue {
             return Err(QueueError::HeaderTooLong { bytes, limit });
         }
         let body_at = self.position() + header.len() as u64;
-        let end = body_at + (body + behind.len()) as u64;
+        let end = body_at + (body + padding.len()) as u64;
         let mut ends = [body_at, end].into_iter();
-        let odd = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
+        let unaligned = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
         // Staging has room for two blocks after the header.
-        let is_too_long = body % block_bytes + behind.len() > 2 * block_bytes;
-        match odd.or(is_too_long.then_some(end)) {
-            Some(end) => Err(QueueError::OddBlocks { end, block_bytes }),
+        let is_too_long = body % block_bytes + padding.len() > 2 * block_bytes;
+        match unaligned.or(is_too_long.then_some(end)) {
+            Some(end) => Err(QueueError::PartialBlock { end, block_bytes }),
             None => Ok(end),
         }
     }
 
     /// Starts writing a segment that was checked and whose space is reserved.
-    fn begin(&mut self, header: &[u8], body: Option<Body>, behind: &[u8], end: u64) {
+    fn begin(&mut self, header: &[u8], body: Option<Body>, padding: &[u8], end: u64) {
         if self.outstanding.next() > 0 {
             // The first segment does not extend the file, so that a file stays short if its
             // recording does not start.
@@ -266,19 +266,19 @@ impl WriteQueue {
         let body_sum = self.sums.as_ref().map(|_| BodySum::default());
         self.outstanding.begin(header, end, self.now(), body_sum);
         match body {
-            Some(body) => self.add(body, behind),
+            Some(body) => self.add(body, padding),
             None => self.outstanding.close_segment(),
         }
         self.advance();
     }
 
-    fn add(&mut self, body: Body, behind: &[u8]) {
+    fn add(&mut self, body: Body, padding: &[u8]) {
         if let Body::Region(region, _) = &body {
-            let odd_bytes = region.bytes().len() % self.block_bytes();
+            let tail_bytes = region.bytes().len() % self.block_bytes();
             self.counts.regions_in_place += 1;
             self.counts.path = Some(WritePath::InPlace);
-            self.counts.bytes_copied += odd_bytes as u64;
+            self.counts.bytes_copied += tail_bytes as u64;
         }
-        self.outstanding.add(body, behind);
+        self.outstanding.add(body, padding);
     }
 }

@@ -32,9 +32,9 @@ pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
 use self::space::Space;
 use self::sums::SumsFile;
-use crate::backend::{Backend, Span, Token, Unavailable};
+use crate::backend::{Backend, FallbackReason, Span, Token};
 use crate::error::{Failure, QueueError};
-use crate::place::Displaced;
+use crate::watched_path::MovedFile;
 
 /// The token of a sync; tokens of writes are computed from smaller numbers.
 const SYNC: Token = Token(u64::MAX);
@@ -48,7 +48,7 @@ pub struct WriteQueue {
     sums: Option<SumsFile>,
     outstanding: Outstanding,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<Unavailable>,
+    registration_failure: Option<FallbackReason>,
     options: QueueOptions,
     space: Space,
     collected: Collected,
@@ -57,15 +57,15 @@ pub struct WriteQueue {
     /// Number of writes and syncs that are running in the backend.
     running: usize,
     /// The files' locations if their names no longer refer to them.
-    displaced: Option<Displaced>,
-    sums_displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
+    moved_sums_file: Option<MovedFile>,
     is_closed: bool,
     /// The system error number if closing could not truncate the file.
     untrimmed: Option<i32>,
     /// Files that are removed if nothing is written to them.
     unwritten: Vec<PathBuf>,
     /// True if the files are removed in any case.
-    is_given_up: bool,
+    removes_files: bool,
 }
 
 impl WriteQueue {
@@ -83,9 +83,9 @@ impl WriteQueue {
         }));
         // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
         // dropped.
-        let not_registered = unsafe { backend.register(&spans) };
+        let registration_failure = unsafe { backend.register(&spans) };
         Self {
-            not_registered,
+            registration_failure,
             backend,
             sums: None,
             outstanding,
@@ -96,12 +96,12 @@ impl WriteQueue {
             syncing: Syncing::default(),
             counts: Counts::default(),
             running: 0,
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             is_closed: false,
             untrimmed: None,
             unwritten: Vec::new(),
-            is_given_up: false,
+            removes_files: false,
         }
     }
 
@@ -128,8 +128,8 @@ impl WriteQueue {
     }
 
     /// Drops the queue and removes its files, even if data was written, because it is of no use.
-    pub(crate) fn give_up(mut self) {
-        self.is_given_up = true;
+    pub(crate) fn abandon(mut self) {
+        self.removes_files = true;
     }
 
     /// Returns the number that identifies the checksum file, if there is one.
@@ -143,8 +143,8 @@ impl WriteQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each write more
     /// expensive. `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&Unavailable> {
-        self.not_registered.as_ref()
+    pub fn registration_failure(&self) -> Option<&FallbackReason> {
+        self.registration_failure.as_ref()
     }
 
     pub fn backend(&self) -> &dyn Backend {
@@ -198,18 +198,18 @@ impl WriteQueue {
     ///
     /// A file that was removed or replaced has [failed](crate::FailedStep::Removed): none of its
     /// data is left. Writing continues in a file that was renamed.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.displaced.as_ref()
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.moved_file.as_ref()
     }
 
     /// Returns the same for the checksum file. The data is written even if that file is lost.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.sums_displaced.as_ref()
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.moved_sums_file.as_ref()
     }
 
     /// Returns true if the file was removed or replaced.
     pub(crate) fn is_removed(&self) -> bool {
-        self.displaced.as_ref().is_some_and(Displaced::is_removed)
+        self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
     /// Returns the position up to which everything is in the file, with checksums.
@@ -245,7 +245,7 @@ impl WriteQueue {
 
 impl Drop for WriteQueue {
     fn drop(&mut self) {
-        if self.outstanding.written == 0 || self.is_given_up {
+        if self.outstanding.written == 0 || self.removes_files {
             for path in &self.unwritten {
                 // A file left behind does no harm.
                 let _ = std::fs::remove_file(path);

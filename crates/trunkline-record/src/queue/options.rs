@@ -120,5 +120,5 @@ pub enum FullDisk {
     Refuse,
     /// Writing stops: rows are accepted, discarded, and counted as lost. Writing resumes by itself
     /// once there is space, and the missing rows are recorded as a gap.
-    Lose,
+    Discard,
 }

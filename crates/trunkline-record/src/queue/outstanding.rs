@@ -38,15 +38,15 @@ pub(super) struct Outstanding {
     oldest_chunk: u64,
     oldest: u64,
     next_placeholder: PartState,
-    /// One place per segment, for its header, its unaligned end, and copied data.
+    /// One slot per segment, for its header, its unaligned end, and copied data.
     staging: Staging,
     /// The content that all placeholders share: one block, or only a lead-in if there are no
     /// blocks.
     placeholder: Staging,
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Offsets of the unaligned end and of copied data within a place of staging.
-    odd_at: usize,
+    /// Offsets of the unaligned end and of copied data within a slot of staging.
+    tail_at: usize,
     pub(super) copy_at: usize,
     /// The position of the next segment.
     pub(super) position: u64,
@@ -72,10 +72,10 @@ pub(super) enum Body {
 impl Outstanding {
     pub(super) fn new(options: &QueueOptions, block_bytes: usize) -> Self {
         let max = options.outstanding_max.get();
-        // A place holds the header, then a chunk's unaligned end and the padding of its block, then
+        // A slot holds the header, then a chunk's unaligned end and the padding of its block, then
         // copied data and the padding of its block.
-        let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
-        let copy_at = odd_at + 2 * block_bytes;
+        let tail_at = options.header_bytes_max.next_multiple_of(block_bytes);
+        let copy_at = tail_at + 2 * block_bytes;
         let copy_bytes = match options.copy_bytes_max() {
             0 => 0,
             bytes => bytes.saturating_add(2 * block_bytes),
@@ -91,15 +91,12 @@ impl Outstanding {
             oldest_chunk: 0,
             oldest: 0,
             // The first segment begins the file.
-            next_placeholder: PartState::waiting(
-                0,
-                placeholder.place(0).part(0, placeholder_bytes),
-            ),
+            next_placeholder: PartState::waiting(0, placeholder.slot(0).part(0, placeholder_bytes)),
             staging: Staging::new(max, copy_at.saturating_add(copy_bytes)),
             placeholder,
             placeholder_bytes,
             block_bytes,
-            odd_at,
+            tail_at,
             copy_at,
             position: 0,
             written: 0,
@@ -139,9 +136,9 @@ impl Outstanding {
         self.segments.back().filter(|segment| segment.is_open)
     }
 
-    /// Returns the place of a segment in staging.
-    fn place(&self, number: u64) -> usize {
-        // Below the number of places, which is a `usize`.
+    /// Returns the slot of a segment in staging.
+    fn slot(&self, number: u64) -> usize {
+        // Below the number of slots, which is a `usize`.
         (number % self.max as u64) as usize
     }
 
@@ -164,12 +161,12 @@ impl Outstanding {
             Part::Placeholder(number) if number == self.next() => Some(&mut self.next_placeholder),
             Part::Placeholder(number) => Some(&mut self.segment_mut(number)?.placeholder),
             Part::Header(number) => Some(&mut self.segment_mut(number)?.header),
-            Part::Body(number) | Part::OddEnd(number) => {
+            Part::Body(number) | Part::Tail(number) => {
                 let at = number.checked_sub(self.oldest_chunk)?;
                 let chunk = self.chunks.get_mut(at as usize)?;
                 Some(match part {
                     Part::Body(_) => &mut chunk.body,
-                    _ => &mut chunk.odd_end,
+                    _ => &mut chunk.tail,
                 })
             }
         }
@@ -177,8 +174,8 @@ impl Outstanding {
 
     /// Copies `bytes` to offset `at` of the copied data of the next segment. They must fit.
     pub(super) fn copy(&mut self, at: usize, bytes: &[u8]) {
-        let place = self.place(self.next());
-        put(self.staging.bytes_mut(place), self.copy_at + at, bytes);
+        let slot = self.slot(self.next());
+        put(self.staging.bytes_mut(slot), self.copy_at + at, bytes);
     }
 
     /// Closes the last segment and begins another, whose header describes it up to `end`. The
@@ -192,8 +189,8 @@ impl Outstanding {
     ) {
         self.close_segment();
         let (position, first) = (self.position, self.next_chunk());
-        let place = self.place(self.next());
-        put(self.staging.bytes_mut(place), 0, header);
+        let slot = self.slot(self.next());
+        put(self.staging.bytes_mut(slot), 0, header);
         self.position += header.len() as u64;
         self.segments.push_back(Segment {
             position,
@@ -202,7 +199,7 @@ impl Outstanding {
             last: first,
             described_end: end,
             placeholder: std::mem::take(&mut self.next_placeholder),
-            header: PartState::waiting(position, self.staging.place(place).part(0, header.len())),
+            header: PartState::waiting(position, self.staging.slot(slot).part(0, header.len())),
             header_bytes: header.len(),
             is_open: true,
             since,
@@ -211,42 +208,42 @@ impl Outstanding {
         });
     }
 
-    /// Adds a chunk, and the bytes `behind` it, to the last segment, which must be open. All of it
+    /// Adds a chunk, and the `padding` after it, to the last segment, which must be open. All of it
     /// must fit, and fewer than the maximum number of chunks must be outstanding.
-    pub(super) fn add(&mut self, body: Body, behind: &[u8]) {
+    pub(super) fn add(&mut self, body: Body, padding: &[u8]) {
         let number = self.next().saturating_sub(1);
-        let place = self.place(number);
+        let slot = self.slot(number);
         let Some(segment) = self.segments.back_mut() else {
             return;
         };
-        let (odd_at, copy_at) = (self.odd_at, self.copy_at);
-        let span = self.staging.place(place);
-        let staged = self.staging.bytes_mut(place);
-        let (values, memory, odd_bytes) = match &body {
+        let (tail_at, copy_at) = (self.tail_at, self.copy_at);
+        let span = self.staging.slot(slot);
+        let staged = self.staging.bytes_mut(slot);
+        let (values, memory, tail_bytes) = match &body {
             Body::Region(region, _) => {
                 let values = region.bytes();
                 let bytes = values.len() / self.block_bytes * self.block_bytes;
-                let (blocks, odd) = values.split_at(bytes);
-                put(staged, odd_at, odd);
-                put(staged, odd_at + odd.len(), behind);
+                let (blocks, tail) = values.split_at(bytes);
+                put(staged, tail_at, tail);
+                put(staged, tail_at + tail.len(), padding);
                 let start = NonNull::from(blocks).cast();
-                (values, Span { start, bytes }, odd.len() + behind.len())
+                (values, Span { start, bytes }, tail.len() + padding.len())
             }
             Body::Copied(count) => {
-                put(staged, copy_at + count, behind);
-                let memory = span.part(copy_at, count + behind.len());
+                put(staged, copy_at + count, padding);
+                let memory = span.part(copy_at, count + padding.len());
                 (&staged[copy_at..copy_at + count], memory, 0)
             }
         };
         let (position, sum_before) = (segment.end, segment.body_sum);
-        segment.body_sum = sum_before.map(|sum| sum.with(values).with(behind));
-        let odd_position = position + memory.bytes as u64;
-        let odd = span.part(odd_at, odd_bytes);
-        segment.end = odd_position + odd_bytes as u64;
+        segment.body_sum = sum_before.map(|sum| sum.with(values).with(padding));
+        let tail_position = position + memory.bytes as u64;
+        let tail = span.part(tail_at, tail_bytes);
+        segment.end = tail_position + tail_bytes as u64;
         segment.last += 1;
         self.position = segment.end;
         // Staging has room for one unaligned end and for one copy per segment.
-        let is_last = odd_bytes > 0 || matches!(body, Body::Copied(_));
+        let is_last = tail_bytes > 0 || matches!(body, Body::Copied(_));
         let (region, is_wanted_back) = match body {
             Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
             Body::Copied(_) => (None, false),
@@ -257,7 +254,7 @@ impl Outstanding {
             region,
             is_wanted_back,
             body: PartState::waiting(position, memory),
-            odd_end: PartState::waiting(odd_position, odd),
+            tail: PartState::waiting(tail_position, tail),
             sum_before,
         });
         if is_last {
@@ -270,7 +267,7 @@ impl Outstanding {
         if let Some(segment) = self.segments.back_mut()
             && std::mem::take(&mut segment.is_open)
         {
-            let memory = self.placeholder.place(0).part(0, self.placeholder_bytes);
+            let memory = self.placeholder.slot(0).part(0, self.placeholder_bytes);
             self.next_placeholder = PartState::waiting(segment.end, memory);
         }
     }
@@ -294,7 +291,7 @@ impl Outstanding {
         let numbers = self.oldest_chunk..self.failed_chunk;
         let chunk = numbers.zip(&self.chunks).find_map(|(number, chunk)| {
             let body = chunk.body.is_waiting().then_some(Part::Body(number));
-            body.or_else(|| chunk.odd_end.is_waiting().then_some(Part::OddEnd(number)))
+            body.or_else(|| chunk.tail.is_waiting().then_some(Part::Tail(number)))
         });
         // Placeholders are written in order, so that a file never begins with zeros.
         let placeholder = || {
@@ -328,11 +325,11 @@ impl Outstanding {
 
     /// Updates a header to include the chunks that were added since it was built.
     fn complete_header(&mut self, number: u64) {
-        let place = self.place(number);
+        let slot = self.slot(number);
         let Some(segment) = self.segments.get_mut((number - self.oldest) as usize) else {
             return;
         };
-        let header = &mut self.staging.bytes_mut(place)[..segment.header_bytes];
+        let header = &mut self.staging.bytes_mut(slot)[..segment.header_bytes];
         if segment.described_end < segment.end {
             lengthen_segment(header, segment.end - segment.described_end);
             segment.described_end = segment.end;
@@ -399,7 +396,7 @@ impl Outstanding {
 
     fn fail(&mut self, part: Part, error: &io::Error) {
         match part {
-            Part::Body(number) | Part::OddEnd(number) => self.fail_chunk(number, error),
+            Part::Body(number) | Part::Tail(number) => self.fail_chunk(number, error),
             Part::Placeholder(number) | Part::Header(number) => {
                 let mut position = self.position;
                 if let Some(segment) = self.segment(number) {

@@ -9,7 +9,7 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::{BodySum, SegmentSum};
 
 use crate::backend::{Span, Token};
-use crate::error::is_put_off;
+use crate::error::is_transient;
 
 /// One write, with the number of its segment or chunk. Its token encodes both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub(super) enum Part {
     /// The whole blocks of a chunk.
     Body(u64),
     /// The remaining bytes of a chunk, and the padding of their block.
-    OddEnd(u64),
+    Tail(u64),
     Header(u64),
 }
 
@@ -27,7 +27,7 @@ impl Part {
         let (number, kind) = match self {
             Self::Placeholder(number) => (number, 0),
             Self::Body(number) => (number, 1),
-            Self::OddEnd(number) => (number, 2),
+            Self::Tail(number) => (number, 2),
             Self::Header(number) => (number, 3),
         };
         Token(number * 4 + kind)
@@ -38,7 +38,7 @@ impl Part {
         match token.0 % 4 {
             0 => Self::Placeholder(number),
             1 => Self::Body(number),
-            2 => Self::OddEnd(number),
+            2 => Self::Tail(number),
             _ => Self::Header(number),
         }
     }
@@ -94,7 +94,7 @@ impl PartState {
             Ok(bytes) if bytes >= self.memory.bytes => self.memory.bytes,
             // The next write must begin on a block boundary.
             Ok(bytes) => bytes / block_bytes * block_bytes,
-            Err(error) if is_put_off(&error) => return self.try_again(error),
+            Err(error) if is_transient(&error) => return self.try_again(error),
             Err(error) => return Err(error),
         };
         if bytes == 0 {
@@ -125,7 +125,7 @@ pub(super) struct Chunk {
     pub(super) region: Option<ReadRegion>,
     pub(super) is_wanted_back: bool,
     pub(super) body: PartState,
-    pub(super) odd_end: PartState,
+    pub(super) tail: PartState,
     /// With checksums: the sum of the bytes before it in its segment, without the header.
     pub(super) sum_before: Option<BodySum>,
 }
@@ -134,7 +134,7 @@ impl Chunk {
     /// Returns true if the chunk is in the file or, after a failure, none of its writes is running.
     pub(super) fn is_done(&self, is_failed: bool) -> bool {
         let is_done = |part: &PartState| part.is_written() || is_failed && !part.is_running;
-        is_done(&self.body) && is_done(&self.odd_end)
+        is_done(&self.body) && is_done(&self.tail)
     }
 }
 

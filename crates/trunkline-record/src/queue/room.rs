@@ -83,18 +83,18 @@ impl RoomWatch {
             u64::try_from(milliseconds).ok()
         });
         self.room.full_in = full_in.map(Duration::from_millis);
-        self.judge();
+        self.update_state();
     }
 
     /// Records whether reserving space succeeded.
     pub(crate) fn set_full(&mut self, is_full: bool) {
         if self.is_full != is_full {
             self.is_full = is_full;
-            self.judge();
+            self.update_state();
         }
     }
 
-    fn judge(&mut self) {
+    fn update_state(&mut self) {
         let before = self.room.state;
         // Hysteresis: after an alarm, the space must exceed the threshold by a margin, to avoid
         // repeated alarms.

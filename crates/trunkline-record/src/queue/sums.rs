@@ -11,8 +11,8 @@ use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 use super::SYNC;
 use super::part::PartState;
 use crate::backend::{Backend, Completed, Token, Wait, Write};
-use crate::place::Displaced;
 use crate::staging::Staging;
+use crate::watched_path::MovedFile;
 
 /// Maximum number of bytes collected while a write is running.
 const BATCH_BYTES: usize = 4096;
@@ -27,7 +27,7 @@ const WRITE: Token = Token(0);
 pub(super) struct SumsFile {
     // First, because dropping the backend waits for running writes.
     backend: Box<dyn Backend>,
-    /// Two places: one collects entries while the other is written.
+    /// Two slots: one collects entries while the other is written.
     staging: Staging,
     id: SumsId,
     collecting: usize,
@@ -85,8 +85,8 @@ impl SumsFile {
     }
 
     /// Returns the file's location if its name no longer refers to it.
-    pub(super) fn displaced(&self) -> Option<Displaced> {
-        self.backend.displaced()
+    pub(super) fn moved_file(&self) -> Option<MovedFile> {
+        self.backend.moved_file()
     }
 
     pub(super) fn now(&self) -> std::time::Duration {
@@ -113,7 +113,7 @@ impl SumsFile {
     }
 
     /// Stops writing to the file.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.is_failed = true;
         // A write that has not started is abandoned.
         self.running = self.running.filter(|part| part.is_running);
@@ -141,7 +141,7 @@ impl SumsFile {
             return Ok(false);
         }
         if self.running.is_none() && self.collected > 0 {
-            let memory = self.staging.place(self.collecting).part(0, self.collected);
+            let memory = self.staging.slot(self.collecting).part(0, self.collected);
             self.running = Some(PartState::waiting(self.position, memory));
             self.position += self.collected as u64;
             self.running_to = self.collected_to;
@@ -156,7 +156,7 @@ impl SumsFile {
             position: part.position,
             memory: part.memory,
         };
-        // SAFETY: nothing is collected in this place before the completion has been returned; when
+        // SAFETY: nothing is collected in this slot before the completion has been returned; when
         // `self` is dropped, the backend is dropped first.
         unsafe { self.backend.submit(write) }?;
         part.is_running = true;

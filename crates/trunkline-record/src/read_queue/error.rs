@@ -24,7 +24,7 @@ impl std::fmt::Display for ReadFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::System(number) => write!(f, "{}", io::Error::from_raw_os_error(*number)),
-            Self::Ended => f.write_str("the file ends there; it became shorter meanwhile"),
+            Self::Ended => f.write_str("the file ends there; it was truncated after it was opened"),
         }
     }
 }
@@ -48,7 +48,9 @@ pub enum ReadQueueError {
         outstanding: usize,
         waited: Duration,
     },
-    #[error("{outstanding} reads were not done after {waited:?}; the disk is too slow or stuck")]
+    #[error(
+        "{outstanding} reads did not complete within {waited:?}; the disk is too slow or stuck"
+    )]
     NotDone {
         outstanding: usize,
         waited: Duration,
@@ -56,8 +58,8 @@ pub enum ReadQueueError {
     #[error(transparent)]
     Failed(#[from] ReadFailure),
     #[error(
-        "{bytes} bytes from byte {position} on are more than the file has, which ends at {length}; \
-         ask for fewer"
+        "cannot read {bytes} bytes at byte {position}: the file ends at byte {length}; request \
+         fewer bytes"
     )]
     BeyondEnd {
         position: u64,
@@ -65,7 +67,8 @@ pub enum ReadQueueError {
         length: u64,
     },
     #[error(
-        "the region takes {bytes} bytes and {left} are left to be read; acquire a region of that"
+        "the region holds {bytes} bytes, but only {left} bytes are left to read; acquire a smaller \
+         region"
     )]
     TooLong { bytes: u64, left: u64 },
     /// The ring has no region to read into and never will.

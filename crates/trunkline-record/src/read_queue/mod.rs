@@ -21,7 +21,7 @@ use trunkline_ring::{NoRegion, RegionMemory, RegionWriter, WriteRegion};
 
 pub use self::error::{ReadFailure, ReadFault, ReadQueueError, RefusedRead};
 use self::slot::Slot;
-use crate::backend::{Backend, Span, Unavailable, Wait};
+use crate::backend::{Backend, FallbackReason, Span, Wait};
 use crate::staging::Staging;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ pub struct ReadQueue {
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<Unavailable>,
+    registration_failure: Option<FallbackReason>,
     options: ReadOptions,
     block_bytes: usize,
     /// Length of the file in bytes.
@@ -127,8 +127,8 @@ impl ReadQueue {
             });
         }
         let block_bytes = backend.block_bytes().max(1);
-        let places = options.outstanding_max.get();
-        let staging = Staging::new(places, options.bounce_bytes.max(2 * block_bytes));
+        let slot_count = options.outstanding_max.get();
+        let staging = Staging::new(slot_count, options.bounce_bytes.max(2 * block_bytes));
         let mut spans = vec![staging.span()];
         spans.extend(memories.iter().map(|memory| {
             let (start, bytes) = memory.span();
@@ -136,13 +136,13 @@ impl ReadQueue {
         }));
         // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
         // dropped.
-        let not_registered = unsafe { backend.register(&spans) };
+        let registration_failure = unsafe { backend.register(&spans) };
         Ok(Self {
             backend,
-            slots: (0..places).map(|_| Slot::default()).collect(),
+            slots: (0..slot_count).map(|_| Slot::default()).collect(),
             staging,
             _memories: memories,
-            not_registered,
+            registration_failure,
             options,
             block_bytes,
             length,
@@ -161,8 +161,8 @@ impl ReadQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each read more
     /// expensive. `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&Unavailable> {
-        self.not_registered.as_ref()
+    pub fn registration_failure(&self) -> Option<&FallbackReason> {
+        self.registration_failure.as_ref()
     }
 
     pub fn backend(&self) -> &dyn Backend {
@@ -236,8 +236,8 @@ impl ReadQueue {
         }
         let slot = Slot::new(region, self.position, self.block_bytes);
         let (number, bytes) = (self.next, slot.bytes);
-        let place = self.place(number);
-        self.slots[place] = slot;
+        let index = self.slot_index(number);
+        self.slots[index] = slot;
         self.next += 1;
         self.position += bytes;
         self.begun += bytes;
@@ -322,7 +322,7 @@ impl ReadQueue {
         Ok(())
     }
 
-    fn place(&self, number: u64) -> usize {
+    fn slot_index(&self, number: u64) -> usize {
         // Below the number of slots, which is a `usize`.
         (number % self.slots.len() as u64) as usize
     }

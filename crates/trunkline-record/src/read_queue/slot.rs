@@ -7,7 +7,7 @@ use trunkline_ring::WriteRegion;
 
 use super::error::ReadFault;
 use crate::backend::Span;
-use crate::error::is_put_off;
+use crate::error::is_transient;
 
 /// Maximum number of times that a read is retried because the system postponed it. The same maximum
 /// applies separately to reads that made no progress.
@@ -92,7 +92,7 @@ pub(super) struct Slot {
     pub(super) is_running: [bool; 2],
     /// How often each part was postponed, and how often a read of it was short, since it last made
     /// progress.
-    put_off: [u8; 2],
+    postponed: [u8; 2],
     short: [u8; 2],
 }
 
@@ -104,7 +104,7 @@ impl Default for Slot {
             body: Piece::NOTHING,
             bounced: [Piece::NOTHING; 2],
             is_running: [false; 2],
-            put_off: [0; 2],
+            postponed: [0; 2],
             short: [0; 2],
         }
     }
@@ -161,15 +161,15 @@ impl Slot {
         odd: usize,
         block_bytes: usize,
     ) -> Result<usize, ReadFault> {
-        let (put_off, short) = (
-            &mut self.put_off[part as usize],
+        let (postponed, short) = (
+            &mut self.postponed[part as usize],
             &mut self.short[part as usize],
         );
         let read = match result {
             Ok(0) => return Err(ReadFault::Ended),
             Ok(bytes) => bytes,
-            Err(error) if is_put_off(&error) && *put_off < TRIES_MAX => {
-                *put_off += 1;
+            Err(error) if is_transient(&error) && *postponed < TRIES_MAX => {
+                *postponed += 1;
                 return Ok(0);
             }
             Err(error) => return Err(ReadFault::of(&error)),
@@ -188,7 +188,7 @@ impl Slot {
         };
         *piece = piece.after(bytes);
         if bytes > 0 {
-            (*put_off, *short) = (0, 0);
+            (*postponed, *short) = (0, 0);
         } else if *short < TRIES_MAX {
             *short += 1;
         } else {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn repeatedly_deferred_read_is_not_the_end_of_the_file() {
         let error = rustix::io::Errno::AGAIN.raw_os_error();
-        let put_off = || Err(io::Error::from_raw_os_error(error));
+        let postponed = || Err(io::Error::from_raw_os_error(error));
         let mut memory = vec![0_u8; 8192];
         let begin = memory.as_ptr().align_offset(4096);
         let mut sut = Slot {
@@ -226,11 +226,11 @@ mod tests {
         };
         let mut take = |result| sut.take(Part::Body, result, 0, 4096);
         for _ in 0..TRIES_MAX {
-            assert_eq!(take(put_off()), Ok(0));
+            assert_eq!(take(postponed()), Ok(0));
         }
         // One read returned less than a block.
         assert_eq!(take(Ok(100)), Ok(0));
-        assert_eq!(take(put_off()), Err(ReadFault::System(error)));
+        assert_eq!(take(postponed()), Err(ReadFault::System(error)));
         // After the maximum number of short reads, the file counts as ended.
         for _ in 1..TRIES_MAX {
             assert_eq!(take(Ok(100)), Ok(0));

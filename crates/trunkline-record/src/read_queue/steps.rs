@@ -9,14 +9,14 @@ use crate::backend::{Completed, Read, Token, Wait};
 impl ReadQueue {
     /// Starts the reads that can start, and finishes the region if it is filled.
     pub(super) fn advance(&mut self, number: u64) {
-        let place = self.place(number);
+        let index = self.slot_index(number);
         for part in Part::ALL {
-            if number < self.failed_from && self.slots[place].may_begin(part) {
+            if number < self.failed_from && self.slots[index].may_begin(part) {
                 self.submit(number, part);
             }
         }
         let is_failed = number >= self.failed_from;
-        let slot = &mut self.slots[place];
+        let slot = &mut self.slots[index];
         if slot.is_read()
             && !slot.runs()
             && !is_failed
@@ -33,38 +33,38 @@ impl ReadQueue {
     }
 
     fn submit(&mut self, number: u64, part: Part) {
-        let place = self.place(number);
-        let slot = &self.slots[place];
+        let index = self.slot_index(number);
+        let slot = &self.slots[index];
         let piece = slot.next(part);
         let read = match part {
             Part::Body => piece,
-            Part::Bounced => self.staged(place, piece),
+            Part::Bounced => self.staged(index, piece),
         };
         let read = Read {
             token: Token(number * 2 + part as u64),
             position: read.position,
             memory: read.memory,
         };
-        self.slots[place].is_running[part as usize] = true;
+        self.slots[index].is_running[part as usize] = true;
         // SAFETY: region and staging stay mapped until the completion has been returned: the slot
         // keeps both and is not reused before; when `self` is dropped, the backend is dropped
         // first. No other code has the region before it is finished, and only one read of a piece
         // runs at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
-            self.slots[place].is_running[part as usize] = false;
+            self.slots[index].is_running[part as usize] = false;
             self.fail(number, read.position, ReadFault::of(&error));
         }
     }
 
     /// Returns the whole blocks that contain a piece, as many as fit into staging.
-    fn staged(&self, place: usize, piece: Piece) -> Piece {
+    fn staged(&self, index: usize, piece: Piece) -> Piece {
         let block = self.block_bytes;
         let odd = self.odd(piece);
         let bytes = (odd + piece.memory.bytes).next_multiple_of(block);
-        let room = self.staging.place_bytes() / block * block;
+        let room = self.staging.slot_bytes() / block * block;
         Piece {
             position: piece.position - odd as u64,
-            memory: self.staging.place(place).part(0, bytes.min(room)),
+            memory: self.staging.slot(index).part(0, bytes.min(room)),
         }
     }
 
@@ -77,7 +77,7 @@ impl ReadQueue {
     /// Retires each complete read, once all reads before it are complete.
     fn retire(&mut self) {
         while self.oldest < self.next {
-            let slot = &self.slots[self.place(self.oldest)];
+            let slot = &self.slots[self.slot_index(self.oldest)];
             if slot.region.is_some() {
                 break;
             }
@@ -107,15 +107,15 @@ impl ReadQueue {
         if !(self.oldest..self.next).contains(&number) {
             return Ok(true);
         }
-        let place = self.place(number);
+        let index = self.slot_index(number);
         let block_bytes = self.block_bytes;
-        let piece = self.slots[place].next(part);
+        let piece = self.slots[index].next(part);
         // 0 for the body, which begins on a block boundary.
         let odd = self.odd(piece);
-        let slot = &mut self.slots[place];
+        let slot = &mut self.slots[index];
         slot.is_running[part as usize] = false;
         match slot.take(part, result, odd, block_bytes) {
-            Ok(bytes) if part == Part::Bounced => self.copy(place, odd, piece, bytes),
+            Ok(bytes) if part == Part::Bounced => self.copy(index, odd, piece, bytes),
             Ok(_) => {}
             Err(fault) => self.fail(number, piece.position, fault),
         }
@@ -123,8 +123,8 @@ impl ReadQueue {
         Ok(true)
     }
 
-    fn copy(&mut self, place: usize, odd: usize, piece: Piece, bytes: usize) {
-        let staged = self.staging.bytes_mut(place);
+    fn copy(&mut self, index: usize, odd: usize, piece: Piece, bytes: usize) {
+        let staged = self.staging.bytes_mut(index);
         let staged = staged.get(odd..odd + bytes).unwrap_or_default();
         // SAFETY: the slot holds the region, no other read of this piece is running, and the region
         // has at least as many bytes from there on.
@@ -144,8 +144,8 @@ impl ReadQueue {
         self.failure = Some(ReadFailure { position, fault });
         // Later reads that are not running are abandoned too.
         for later in number + 1..self.next {
-            let place = self.place(later);
-            let slot = &mut self.slots[place];
+            let index = self.slot_index(later);
+            let slot = &mut self.slots[index];
             if !slot.runs() {
                 slot.region = None;
             }

@@ -20,7 +20,7 @@ impl TdmsRecording {
             position,
             first_end: position,
             rows: self.rows,
-            lost: self.lost_described,
+            lost: self.lost_in_headers,
         });
     }
 

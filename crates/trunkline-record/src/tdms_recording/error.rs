@@ -38,10 +38,10 @@ pub enum RecordError {
     )]
     OtherRows { element_bytes: u64, row_bytes: u64 },
     #[error(
-        "an earlier header did not fit into the memory for it, so this file can have no further \
-         rows; close it, and continue in another one with a larger header_bytes_max"
+        "an earlier header was longer than header_bytes_max, so this file accepts no further rows; \
+         close it, and continue in another one with a larger header_bytes_max"
     )]
-    Over,
+    HeaderOverflow,
     /// The region was not written; the error contains it.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),

@@ -9,7 +9,7 @@ use crate::queue::FullDisk;
 
 /// Rows lost while the disk was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DiskStop {
+pub struct DiskFullLosses {
     /// True while rows are being lost.
     pub is_stopped: bool,
     /// Number of times that recording stopped.
@@ -19,28 +19,28 @@ pub struct DiskStop {
 }
 
 impl TdmsRecording {
-    /// Returns the losses while the disk was full; zero unless [`FullDisk::Lose`] is set.
-    pub fn disk_stop(&self) -> DiskStop {
-        self.stop
+    /// Returns the losses while the disk was full; zero unless [`FullDisk::Discard`] is set.
+    pub fn disk_full_losses(&self) -> DiskFullLosses {
+        self.disk_full_losses
     }
 
     /// Returns true if, after this error, rows are counted as lost instead of being refused.
-    pub(super) fn loses(&self, error: &QueueError) -> bool {
+    pub(super) fn counts_as_loss(&self, error: &QueueError) -> bool {
         matches!(error, QueueError::DiskFull { .. })
-            && self.queue().options().full_disk == FullDisk::Lose
+            && self.queue().options().full_disk == FullDisk::Discard
     }
 
     /// Counts a region as lost because there is no room for it.
-    pub(crate) fn lose(&mut self, region: &ReadRegion) {
-        self.stop.stops += u64::from(!self.stop.is_stopped);
-        self.stop.is_stopped = true;
-        self.stop.rows_lost += region.elements();
+    pub(crate) fn count_lost(&mut self, region: &ReadRegion) {
+        self.disk_full_losses.stops += u64::from(!self.disk_full_losses.is_stopped);
+        self.disk_full_losses.is_stopped = true;
+        self.disk_full_losses.rows_lost += region.elements();
         self.stopped_rows += region.elements() + region.lost_before();
     }
 
     /// Records the rows missing before an accepted region.
     pub(super) fn note_lost_before(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
-        let lost = self.take_stopped() + region.lost_before();
+        let lost = self.take_rows_lost() + region.lost_before();
         match lost {
             0 => Ok(()),
             lost => self.note_gap(lost),
@@ -49,14 +49,14 @@ impl TdmsRecording {
 
     /// Returns the number of rows missing since the disk became full, and resets it. The caller
     /// must record them.
-    pub(crate) fn take_stopped(&mut self) -> u64 {
-        self.stop.is_stopped = false;
+    pub(crate) fn take_rows_lost(&mut self) -> u64 {
+        self.disk_full_losses.is_stopped = false;
         std::mem::take(&mut self.stopped_rows)
     }
 
     /// Continues the counters of the previous recording.
-    pub(crate) fn continue_from(&mut self, stop: DiskStop) {
-        self.stop = stop;
+    pub(crate) fn continue_from(&mut self, losses: DiskFullLosses) {
+        self.disk_full_losses = losses;
     }
 
     /// Records in the file that rows are missing before the next ones.
@@ -82,26 +82,26 @@ impl TdmsRecording {
         self.writer
             .header(&[], Arrangement::Contiguous, &mut self.header)?;
         self.writer.pad(&mut self.header)?;
-        self.lost_described = self.lost;
+        self.lost_in_headers = self.lost;
         Ok(self.queue.append_header(&self.header)?)
     }
 
     /// Writes the gaps that no header records yet, if the file still accepts data.
     pub(crate) fn write_gaps(&mut self) -> Result<(), RecordError> {
-        let is_possible = !self.is_over && self.progress().failure.is_none();
-        if !is_possible || self.lost == self.lost_described {
+        let is_possible = !self.has_header_overflow && self.progress().failure.is_none();
+        if !is_possible || self.lost == self.lost_in_headers {
             return Ok(());
         }
         self.write_collected()?;
-        if self.lost == self.lost_described {
+        if self.lost == self.lost_in_headers {
             return Ok(());
         }
         // This must succeed before the writer counts the segment as written.
         self.queue.make_room()?;
         self.queue.reserve_for(0)?;
-        self.is_over = true;
+        self.has_header_overflow = true;
         self.append_properties()?;
-        self.is_over = false;
+        self.has_header_overflow = false;
         self.note_end();
         Ok(())
     }

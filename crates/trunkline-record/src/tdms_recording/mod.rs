@@ -16,7 +16,7 @@ use trunkline_tdms::{
 
 use self::ends::SegmentEnd;
 pub use self::error::{RecordError, TdmsLayout};
-pub use self::gaps::DiskStop;
+pub use self::gaps::DiskFullLosses;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
@@ -37,7 +37,7 @@ pub struct TdmsRecording {
     rows: u64,
     gaps: u64,
     lost: u64,
-    stop: DiskStop,
+    disk_full_losses: DiskFullLosses,
     /// Rows lost since the disk became full that are not recorded as a gap yet.
     stopped_rows: u64,
     /// Copied rows that are not in a segment yet.
@@ -48,11 +48,11 @@ pub struct TdmsRecording {
     /// The part of `lost` that the file records, and the part that headers record, including
     /// headers that are not in the file yet.
     lost_in_file: u64,
-    lost_described: u64,
-    is_over: bool,
+    lost_in_headers: u64,
+    has_header_overflow: bool,
     shares: Vec<Share>,
     header: Vec<u8>,
-    behind: Vec<u8>,
+    padding: Vec<u8>,
 }
 
 impl TdmsRecording {
@@ -72,7 +72,7 @@ impl TdmsRecording {
         match recording.begin(wait) {
             Ok(()) => Ok(recording),
             Err(error) => {
-                recording.queue.give_up();
+                recording.queue.abandon();
                 Err(error)
             }
         }
@@ -127,16 +127,16 @@ impl TdmsRecording {
             rows: 0,
             gaps: 0,
             lost: 0,
-            stop: DiskStop::default(),
+            disk_full_losses: DiskFullLosses::default(),
             stopped_rows: 0,
             collected_rows: 0,
             ends,
             rows_in_file: 0,
             lost_in_file: 0,
-            lost_described: 0,
-            is_over: false,
+            lost_in_headers: 0,
+            has_header_overflow: false,
             header: Vec::new(),
-            behind: Vec::new(),
+            padding: Vec::new(),
         })
     }
 
@@ -178,8 +178,8 @@ impl TdmsRecording {
         }
         match self.make_room_for(&region) {
             Ok(()) => {}
-            Err(RecordError::Queue(error)) if self.loses(&error) => {
-                self.lose(&region);
+            Err(RecordError::Queue(error)) if self.counts_as_loss(&error) => {
+                self.count_lost(&region);
                 return Ok(());
             }
             Err(RecordError::Queue(error)) => {
@@ -187,10 +187,10 @@ impl TdmsRecording {
             }
             Err(error) => return Err(error),
         }
-        if self.is_over {
-            return Err(RecordError::Over);
+        if self.has_header_overflow {
+            return Err(RecordError::HeaderOverflow);
         }
-        let (stop, stopped_rows, lost) = (self.stop, self.stopped_rows, self.lost);
+        let (losses, stopped_rows, lost) = (self.disk_full_losses, self.stopped_rows, self.lost);
         self.note_lost_before(&region)?;
         if self.queue.is_to_be_copied(&region) {
             self.queue.collect(&region);
@@ -208,14 +208,16 @@ impl TdmsRecording {
         }
         self.describe(count)?;
         // Only a header that is too long can be refused now, and the writer cannot undo it.
-        self.is_over = true;
-        let appended = self.queue.append(&self.header, region, &self.behind, false);
+        self.has_header_overflow = true;
+        let appended = self
+            .queue
+            .append(&self.header, region, &self.padding, false);
         if appended.is_err() {
             // The caller that records the region later also records the rows missing before it.
-            (self.stop, self.stopped_rows, self.lost) = (stop, stopped_rows, lost);
+            (self.disk_full_losses, self.stopped_rows, self.lost) = (losses, stopped_rows, lost);
         }
         appended?;
-        self.is_over = false;
+        self.has_header_overflow = false;
         self.rows += count;
         self.note_end();
         self.count_rows();
@@ -249,14 +251,14 @@ impl TdmsRecording {
 
     /// Writes the copied rows, if there are any.
     fn write_collected(&mut self) -> Result<(), RecordError> {
-        if self.collected_rows == 0 || self.is_over {
+        if self.collected_rows == 0 || self.has_header_overflow {
             return Ok(());
         }
         self.queue.make_room_to_collect()?;
         self.describe(self.collected_rows)?;
-        self.is_over = true;
-        self.queue.append_collected(&self.header, &self.behind)?;
-        self.is_over = false;
+        self.has_header_overflow = true;
+        self.queue.append_collected(&self.header, &self.padding)?;
+        self.has_header_overflow = false;
         self.collected_rows = 0;
         self.note_end();
         Ok(())
@@ -277,11 +279,11 @@ impl TdmsRecording {
     fn describe(&mut self, count: u64) -> Result<(), RecordError> {
         self.share(count);
         self.header.clear();
-        self.behind.clear();
+        self.padding.clear();
         self.writer
             .header(&self.shares, self.arrangement, &mut self.header)?;
-        self.writer.pad(&mut self.behind)?;
-        self.lost_described = self.lost;
+        self.writer.pad(&mut self.padding)?;
+        self.lost_in_headers = self.lost;
         Ok(())
     }
 
@@ -302,8 +304,8 @@ impl TdmsRecording {
     }
 
     /// Returns true if a header did not fit; the file then accepts no further rows.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+    pub(crate) fn has_header_overflow(&self) -> bool {
+        self.has_header_overflow
     }
 
     pub fn queue(&self) -> &WriteQueue {
@@ -334,7 +336,7 @@ impl TdmsRecording {
     /// Waits until all accepted rows have the given durability.
     ///
     /// # Errors
-    /// [`RecordError::Queue`]; [`RecordError::Over`]: copied rows can never be written.
+    /// [`RecordError::Queue`]; [`RecordError::HeaderOverflow`]: copied rows can never be written.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
@@ -347,16 +349,16 @@ impl TdmsRecording {
     fn has_all(&self) -> Result<(), RecordError> {
         match self.collected_rows {
             0 => Ok(()),
-            _ => Err(RecordError::Over),
+            _ => Err(RecordError::HeaderOverflow),
         }
     }
 
     /// Ends the file, like [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`], after which the call may be repeated; [`RecordError::Over`]: the
-    /// file is closed without the most recently copied rows (see
-    /// [`rows_in_file`](Self::rows_in_file)).
+    /// [`RecordError::Queue`], after which the call may be repeated;
+    /// [`RecordError::HeaderOverflow`]: the file is closed without the most recently copied rows
+    /// (see [`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         let closed = self.end(wait)?;
         match closed.failure {
@@ -371,7 +373,7 @@ impl TdmsRecording {
         match self.write_collected() {
             // The copied rows are then missing, like the rows that were being written.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
-            Err(_) if self.is_over => {}
+            Err(_) if self.has_header_overflow => {}
             Err(error) => return Err(error),
         }
         let closed = self.queue.close(wait);

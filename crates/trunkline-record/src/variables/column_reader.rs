@@ -8,7 +8,7 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 
 /// How much of each channel to read ahead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     /// Number of values, unless a single update has more.
     pub(super) values: u64,
     /// Size of the texts, not counting the longest one, in bytes.
@@ -19,7 +19,7 @@ pub(super) struct Ahead {
 #[derive(Debug)]
 pub(super) enum Fault {
     Read(Box<ReadError>),
-    Wrong(String),
+    Invalid(String),
 }
 
 /// A channel that is read from its first value to its last.
@@ -66,7 +66,7 @@ impl ColumnReader {
         &mut self,
         file: &TdmsFile<File>,
         count: u64,
-        ahead: Ahead,
+        ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
         self.make_ready(file, count, ahead)?;
         let at = self.at;
@@ -81,7 +81,7 @@ impl ColumnReader {
     pub(super) fn peek(
         &mut self,
         file: &TdmsFile<File>,
-        ahead: Ahead,
+        ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
         self.make_ready(file, 1, ahead)?;
         Ok((&self.values, self.at))
@@ -96,7 +96,12 @@ impl ColumnReader {
         }
     }
 
-    fn make_ready(&mut self, file: &TdmsFile<File>, count: u64, ahead: Ahead) -> Result<(), Fault> {
+    fn make_ready(
+        &mut self,
+        file: &TdmsFile<File>,
+        count: u64,
+        ahead: ReadAhead,
+    ) -> Result<(), Fault> {
         let ready = self.values.len().saturating_sub(self.at) as u64;
         if count <= ready {
             return Ok(());
@@ -104,10 +109,10 @@ impl ColumnReader {
         let begin = self.from + self.at as u64;
         let left = self.total.saturating_sub(begin);
         if count > left {
-            return Err(wrong(&self.path, "has fewer values than belong to it"));
+            return Err(invalid(&self.path, "has too few values"));
         }
         let Some(channel) = file.channel(&self.path) else {
-            return Err(wrong(&self.path, "is not there"));
+            return Err(invalid(&self.path, "is missing"));
         };
         let most = VALUE_BYTES_MAX as u64;
         let bytes = match channel.data_type() {
@@ -116,7 +121,10 @@ impl ColumnReader {
             data_type => data_type.size().unwrap_or(1),
         };
         if count.saturating_mul(bytes) > most {
-            return Err(wrong(&self.path, "has more elements than a value can have"));
+            return Err(invalid(
+                &self.path,
+                "has more elements than a value can have",
+            ));
         }
         self.values = Values::Void;
         self.unreadable.clear();
@@ -141,15 +149,15 @@ impl ColumnReader {
         self.values = read.map_err(|error| match error {
             ReadError::Source { .. } => Fault::Read(Box::new(error)),
             // The channel is damaged; others can still be read.
-            other => Fault::Wrong(other.to_string()),
+            other => Fault::Invalid(other.to_string()),
         })?;
         match self.values.len() as u64 >= count {
             true => Ok(()),
-            false => Err(wrong(&self.path, "has more text than a value can have")),
+            false => Err(invalid(&self.path, "has more text than a value can have")),
         }
     }
 }
 
-fn wrong(path: &ObjectPath, what: &str) -> Fault {
-    Fault::Wrong(format!("the channel {} {what}", path.name()))
+fn invalid(path: &ObjectPath, what: &str) -> Fault {
+    Fault::Invalid(format!("the channel {} {what}", path.name()))
 }

@@ -202,7 +202,7 @@ pub(super) trait Source {
     fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Self::Error>;
 
     /// Returns the error for data that does not form a value of the variable's type.
-    fn wrong(&self, column: usize, why: &'static str) -> Self::Error;
+    fn invalid(&self, column: usize, why: &'static str) -> Self::Error;
 }
 
 /// Assembles the next value.
@@ -215,7 +215,7 @@ pub(super) fn value<S: Source>(
         (Part::Scalar(column), data_type) => one(*column, data_type, source)?,
         (Part::Bytes(run), _) => match elements(*run, ElementType::U8, source)? {
             Elements::U8(bytes) => Value::Bytes(bytes.into()),
-            _ => return Err(source.wrong(run.elements, "bytes of another type")),
+            _ => return Err(source.invalid(run.elements, "bytes of another type")),
         },
         (Part::Array(run, lengths), DataType::Array(of)) => {
             let elements = elements(*run, of.element, source)?;
@@ -229,7 +229,7 @@ pub(super) fn value<S: Source>(
             let array = Array::new(shape, elements).ok();
             let array = array.filter(|array| array.has_type(of));
             Value::Array(Arc::new(array.ok_or_else(|| {
-                source.wrong(
+                source.invalid(
                     run.count,
                     "dimensions that do not fit the elements or the type",
                 )
@@ -246,16 +246,17 @@ pub(super) fn value<S: Source>(
         ) => {
             let samples = elements(*run, *element, source)?;
             let Value::Timestamp(start) = one(*t0, &DataType::Timestamp, source)? else {
-                return Err(source.wrong(*t0, "no time"));
+                return Err(source.invalid(*t0, "a value that is not a time"));
             };
             let Value::F64(interval) = one(*dt, &DataType::F64, source)? else {
-                return Err(source.wrong(*dt, "no number"));
+                return Err(source.invalid(*dt, "a value that is not a number"));
             };
             let Value::String(text) = one(*attributes, &DataType::String, source)? else {
-                return Err(source.wrong(*attributes, "no text"));
+                return Err(source.invalid(*attributes, "a value that is not text"));
             };
-            let attributes = attributes::from_text(&text)
-                .ok_or_else(|| source.wrong(*attributes, "a text that says no attributes"))?;
+            let attributes = attributes::from_text(&text).ok_or_else(|| {
+                source.invalid(*attributes, "text that is not a list of attributes")
+            })?;
             Value::Waveform(Arc::new(Waveform {
                 t0: start,
                 dt: interval,
@@ -269,16 +270,16 @@ pub(super) fn value<S: Source>(
             Value::Struct(fields.collect::<Result<_, _>>()?)
         }
         (Part::Array(run, _) | Part::Waveform { run, .. }, _) => {
-            return Err(source.wrong(run.count, "another type"));
+            return Err(source.invalid(run.count, "another type"));
         }
-        (Part::Struct(_), _) => return Err(source.wrong(0, "another type")),
+        (Part::Struct(_), _) => return Err(source.invalid(0, "another type")),
     })
 }
 
 fn number<S: Source>(column: usize, source: &mut S) -> Result<u32, S::Error> {
     match one(column, &DataType::U32, source)? {
         Value::U32(number) => Ok(number),
-        _ => Err(source.wrong(column, "no number")),
+        _ => Err(source.invalid(column, "a value that is not a number")),
     }
 }
 
@@ -290,7 +291,7 @@ fn one<S: Source>(column: usize, data_type: &DataType, source: &mut S) -> Result
         (Values::Time(all), _) => all.get(at).map(|value| Value::Timestamp(time(*value))),
         (plain, _) => plain_value(plain, at),
     };
-    value.ok_or_else(|| source.wrong(column, "no such value"))
+    value.ok_or_else(|| source.invalid(column, "no such value"))
 }
 
 fn elements<S: Source>(
@@ -304,7 +305,8 @@ fn elements<S: Source>(
     }
     let (values, at) = source.next(run.elements, u64::from(count))?;
     let end = at.saturating_add(count as usize);
-    taken(values, at..end).ok_or_else(|| source.wrong(run.elements, "fewer elements than counted"))
+    taken(values, at..end)
+        .ok_or_else(|| source.invalid(run.elements, "fewer elements than counted"))
 }
 
 fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {

@@ -53,7 +53,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// Returns true if more elements may be taken. If not, `write_out` makes room as soon as the
     /// file accepts data.
     pub fn has_room(&self) -> bool {
-        !self.series.is_over_full()
+        !self.series.is_at_limit()
     }
 
     /// Accepts an element and keeps it in memory until it is in a file, even if there is no room.
@@ -68,7 +68,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
             engine_timestamp: time,
             quality: Quality::GOOD,
         };
-        self.series.keep(self.elements, &sample)
+        self.series.accept_beyond_limit(self.elements, &sample)
     }
 }
 

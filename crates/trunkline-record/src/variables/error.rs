@@ -6,7 +6,7 @@ use trunkline_tdms::WriteError;
 use trunkline_types::DataType;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-use crate::place::{Displaced, Whereabouts};
+use crate::watched_path::{FileLocation, MovedFile};
 
 /// The reason why a variable, or an update of it, is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum VariableRecordError {
     #[error("{name}: its type needs more than {max} channels; record its parts separately")]
     TooManyParts { name: String, max: usize },
     /// A variable, or an update of it, has a different type than the variable had when it was added.
-    #[error("{name}: an update has another type than those before; record it in another file")]
+    #[error("{name}: an update has a different type than earlier ones; record it in another file")]
     OtherType { name: String },
     #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
     TooLong { name: String },
@@ -28,17 +28,17 @@ pub enum VariableRecordError {
     },
     #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
-    #[error("the file accepts no data now: {0}; the waiting updates are tried again")]
+    #[error("the file currently accepts no data: {0}; the waiting updates will be retried")]
     File(#[from] io::Error),
     #[error(
         "{}, and its content is lost ({updates} updates); record to another file, and make \
          sure that no program removes it{}",
-        displaced,
-        copy_hint(displaced)
+        moved_file,
+        copy_hint(moved_file)
     )]
     Removed {
         /// The file and its location.
-        displaced: Box<Displaced>,
+        moved_file: Box<MovedFile>,
         /// Number of updates that were in it.
         updates: u64,
     },
@@ -68,9 +68,9 @@ impl VariableRecordError {
     }
 }
 
-fn copy_hint(displaced: &Displaced) -> String {
-    match &displaced.now {
-        Whereabouts::Removed {
+fn copy_hint(moved_file: &MovedFile) -> String {
+    match &moved_file.now {
+        FileLocation::Removed {
             copy_from: Some(from),
         } => format!(
             "; until the recording ends, its data can be copied from {}",

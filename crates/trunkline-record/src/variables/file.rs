@@ -10,8 +10,8 @@ use trunkline_tdms::{
 };
 
 use crate::backend::{BackendKind, FileReport};
-use crate::place::{Displaced, Place, sync_folder};
 use crate::tdms_file::{remove_leftovers, sums_path};
+use crate::watched_path::{MovedFile, WatchedPath, sync_folder};
 
 /// A destination of whole segments.
 pub trait Segments {
@@ -34,12 +34,12 @@ pub trait Segments {
     }
 
     /// Returns the file's location if the name it was created with no longer refers to it.
-    fn displaced(&self) -> Option<Displaced> {
+    fn moved_file(&self) -> Option<MovedFile> {
         None
     }
 
     /// Returns the same for the checksum file.
-    fn sums_displaced(&self) -> Option<Displaced> {
+    fn moved_sums_file(&self) -> Option<MovedFile> {
         None
     }
 
@@ -52,7 +52,7 @@ pub trait Segments {
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
-    place: Place,
+    watched_path: WatchedPath,
     length: u64,
     sums: Option<Sums>,
 }
@@ -60,7 +60,7 @@ pub struct SegmentFile {
 #[derive(Debug)]
 struct Sums {
     file: File,
-    place: Place,
+    watched_path: WatchedPath,
     id: SumsId,
     length: u64,
 }
@@ -72,13 +72,13 @@ impl SegmentFile {
     /// # Errors
     /// The file already exists, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Self::made(path, false)
+        Self::create_with(path, false)
     }
 
     /// Same as [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its
     /// entry there before it counts as written.
     pub fn create_summed(path: &Path) -> io::Result<Self> {
-        Self::made(path, true)
+        Self::create_with(path, true)
     }
 
     /// Returns the backend report, which is the same for every such file.
@@ -86,11 +86,11 @@ impl SegmentFile {
         FileReport {
             backend: BackendKind::PlainWrites,
             is_direct: false,
-            why_not: Vec::new(),
+            fallback_reasons: Vec::new(),
         }
     }
 
-    fn made(path: &Path, has_sums: bool) -> io::Result<Self> {
+    fn create_with(path: &Path, has_sums: bool) -> io::Result<Self> {
         let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
         let file = new(path)?;
         let sums_path = sums_path(path);
@@ -99,27 +99,27 @@ impl SegmentFile {
             false => Ok(None),
         });
         let has_sums_file = matches!(sums_file, Ok(Some(_)));
-        let made = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
-        if made.is_err() {
+        let created = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
+        if created.is_err() {
             // Frees the names for another attempt.
             let _ = std::fs::remove_file(path);
             if has_sums_file {
                 let _ = std::fs::remove_file(&sums_path);
             }
         }
-        made
+        created
     }
 
     /// Prepares newly created files for writing, and makes their names durable.
     fn begin(path: &Path, file: File, sums_file: Option<File>) -> io::Result<Self> {
         let sums = match sums_file {
-            Some(file) => Some(Sums::begin(file, Place::of(&sums_path(path))?)?),
+            Some(file) => Some(Sums::begin(file, WatchedPath::of(&sums_path(path))?)?),
             None => None,
         };
         sync_folder(path)?;
         Ok(Self {
             file,
-            place: Place::of(path)?,
+            watched_path: WatchedPath::of(path)?,
             length: 0,
             sums,
         })
@@ -127,13 +127,13 @@ impl SegmentFile {
 }
 
 impl Sums {
-    fn begin(file: File, place: Place) -> io::Result<Self> {
+    fn begin(file: File, watched_path: WatchedPath) -> io::Result<Self> {
         let id = SumsId::new(fastrand::u64(..));
         file.write_all_at(&id.begin(), 0)?;
         let length = SUMS_ENTRY_BYTES as u64;
         Ok(Self {
             file,
-            place,
+            watched_path,
             id,
             length,
         })
@@ -177,13 +177,13 @@ impl Segments for SegmentFile {
         crate::backend::room(&self.file).ok()
     }
 
-    fn displaced(&self) -> Option<Displaced> {
-        self.place.displaced(&self.file)
+    fn moved_file(&self) -> Option<MovedFile> {
+        self.watched_path.moved_file(&self.file)
     }
 
-    fn sums_displaced(&self) -> Option<Displaced> {
+    fn moved_sums_file(&self) -> Option<MovedFile> {
         let sums = self.sums.as_ref()?;
-        sums.place.displaced(&sums.file)
+        sums.watched_path.moved_file(&sums.file)
     }
 
     fn sums_number(&self) -> Option<u64> {

@@ -16,12 +16,11 @@
 mod attributes;
 mod column_reader;
 mod columns;
+mod discovery;
 mod elements;
 mod error;
 mod file;
-mod found;
 mod gaps;
-mod joined;
 mod layout;
 mod opened;
 mod playing;
@@ -29,13 +28,14 @@ mod reading;
 mod recorded;
 mod recording;
 mod series;
+mod series_checker;
 
 pub use self::elements::{ElementSeries, check_elements};
 pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
-pub use self::series::{EndedVariables, VariableSeries};
+pub use self::series::{EndedVariables, OmittedVariableFiles, VariableSeries};
 
 const TIME: &str = "time";
 /// The channel of values. The names of other channels with parts of the values begin with it.

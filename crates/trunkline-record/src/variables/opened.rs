@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use trunkline_tdms::{ObjectPath, TdmsFile};
 use trunkline_types::{Quality, Value};
 
-use super::column_reader::{Ahead, Fault};
-use super::found::{Found, VariableReader};
+use super::column_reader::{Fault, ReadAhead};
+use super::discovery::{PlayableChannels, VariableReader};
 use super::playing::PlayedVariable;
-use crate::playback::{PlaybackError, open_recording};
+use crate::playback::{PlaybackError, counted, open_recording};
 
 /// Number of values read ahead, over all channels.
 const AHEAD: u64 = 1 << 16;
@@ -26,12 +26,12 @@ pub(super) struct Opened {
     pub(super) variables: Vec<PlayedVariable>,
     pub(super) readers: Vec<VariableReader>,
     pub(super) skipped: Vec<ObjectPath>,
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 /// The times at which the updates of a file begin.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Begins {
+pub(super) struct StartTimes {
     /// The time of the first update that is not older than the file.
     pub(super) own: Option<i128>,
     /// The time of the last update that is older than the file.
@@ -41,7 +41,8 @@ pub(super) struct Begins {
 impl Opened {
     pub(super) fn open(path: &Path) -> Result<Self, PlaybackError> {
         let file = open_recording(path)?;
-        let found = Found::of(&file).map_err(|source| PlaybackError::read(path, source))?;
+        let found =
+            PlayableChannels::of(&file).map_err(|source| PlaybackError::read(path, source))?;
         let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
         let columns = columns.max(1) as u64;
         Ok(Self {
@@ -50,7 +51,7 @@ impl Opened {
             variables: found.variables,
             readers: found.readers,
             skipped: found.skipped,
-            ahead: Ahead {
+            ahead: ReadAhead {
                 values: (AHEAD / columns).max(16),
                 text_bytes: (TEXT_BYTES_AHEAD / columns).max(64),
             },
@@ -66,13 +67,15 @@ impl Opened {
         let cut_off = self.variables.iter().map(|one| one.cut_off);
         let cut_off = cut_off.fold(0, u64::saturating_add);
         let variables = self.variables.iter().filter(|one| one.cut_off > 0).count();
-        (cut_off > 0)
-            .then(|| format!("updates that are not whole: {cut_off}, of {variables} variables"))
+        (cut_off > 0).then(|| {
+            let updates = counted(cut_off, "incomplete update");
+            format!("{updates} of {}", counted(variables as u64, "variable"))
+        })
     }
 
     /// Returns the times at which the played updates begin.
-    pub(super) fn begins(&self) -> Result<Begins, PlaybackError> {
-        let mut begins = Begins::default();
+    pub(super) fn start_times(&self) -> Result<StartTimes, PlaybackError> {
+        let mut start_times = StartTimes::default();
         for reader in &self.readers {
             let own = reader.from_before;
             let (row, is_own) = match reader.updates > own {
@@ -84,11 +87,11 @@ impl Opened {
             }
             let time = self.time_of(reader, row)?;
             match is_own {
-                true => begins.own = begins.own.into_iter().chain(time).min(),
-                false => begins.before = begins.before.max(time),
+                true => start_times.own = start_times.own.into_iter().chain(time).min(),
+                false => start_times.before = start_times.before.max(time),
             }
         }
-        Ok(begins)
+        Ok(start_times)
     }
 
     pub(super) fn time_of(
@@ -101,7 +104,7 @@ impl Opened {
                 path: self.path.clone(),
                 source,
             }),
-            Err(Fault::Wrong(_)) => Ok(None),
+            Err(Fault::Invalid(_)) => Ok(None),
             Ok(time) => Ok(time),
         }
     }
@@ -121,7 +124,7 @@ impl Opened {
                 source,
             }),
             // Cannot happen: there are at least as many times as updates.
-            Err(Fault::Wrong(_)) => Ok(None),
+            Err(Fault::Invalid(_)) => Ok(None),
         }
     }
 
@@ -148,7 +151,7 @@ impl Opened {
                 path: self.path.clone(),
                 source,
             },
-            Fault::Wrong(why) => PlaybackError::Damaged {
+            Fault::Invalid(why) => PlaybackError::Damaged {
                 path: self.path.clone(),
                 variable: known.name.clone(),
                 update: reader.played,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::joined::Joined;
-use super::opened::{Begins, Opened};
+use super::opened::{Opened, StartTimes};
+use super::series_checker::SeriesChecker;
 use crate::playback::{MissingPart, PlaybackError, numbered_files};
 
 #[derive(Clone, PartialEq, Debug)]
@@ -55,7 +55,7 @@ pub struct PlayedUpdate {
 /// a file copied from the previous one are not played again.
 #[derive(Debug)]
 pub struct RecordedVariables {
-    joined: Joined,
+    checker: SeriesChecker,
     skipped: Vec<ObjectPath>,
     missing: Vec<MissingPart>,
     current: Current,
@@ -102,10 +102,10 @@ impl RecordedVariables {
     }
 
     fn of(numbered: Vec<(u32, PathBuf)>, first_path: &Path) -> Result<Self, PlaybackError> {
-        let mut joined = Joined::default();
+        let mut checker = SeriesChecker::default();
         let (mut skipped, mut seen_skipped) = (Vec::new(), HashSet::new());
         let (mut missing, mut files) = (Vec::new(), VecDeque::new());
-        let mut begins = Begins::default();
+        let mut start_times = StartTimes::default();
         let mut begun = None;
         let mut before = 0;
         for (number, path) in numbered {
@@ -114,22 +114,25 @@ impl RecordedVariables {
             let is_behind_missing = absent.is_some();
             missing.extend(absent);
             let mut file = Opened::open(&path)?;
-            let joint = joined.join(&mut file, is_behind_missing)?;
-            if joint.missing > 0 {
+            let continuation = checker.join(&mut file, is_behind_missing)?;
+            if continuation.missing > 0 {
                 missing.push(MissingPart::Updates {
                     path: path.clone(),
-                    updates: joint.missing,
-                    variables: joint.missing_of,
+                    updates: continuation.missing,
+                    variables: continuation.missing_of,
                 });
             }
             if let Some(why) = file.cut_off() {
                 let path = path.clone();
                 missing.push(MissingPart::End { path, why });
             }
-            for ((number, one), reader) in
-                joint.numbers.iter().zip(&file.variables).zip(&file.readers)
+            for ((number, one), reader) in continuation
+                .numbers
+                .iter()
+                .zip(&file.variables)
+                .zip(&file.readers)
             {
-                if let Some(all) = joined.variables.get_mut(*number) {
+                if let Some(all) = checker.variables.get_mut(*number) {
                     let own = one.updates.saturating_sub(reader.skip);
                     all.updates = all.updates.saturating_add(own);
                     all.cut_off = all.cut_off.saturating_add(one.cut_off);
@@ -143,13 +146,13 @@ impl RecordedVariables {
                     skipped.push(channel.clone());
                 }
             }
-            if begins.own.is_none() {
-                let here = file.begins()?;
-                begins.own = here.own;
-                begins.before = begins.before.max(here.before);
+            if start_times.own.is_none() {
+                let here = file.start_times()?;
+                start_times.own = here.own;
+                start_times.before = start_times.before.max(here.before);
             }
             match begun {
-                None => begun = Some((file, joint.numbers)),
+                None => begun = Some((file, continuation.numbers)),
                 Some(_) => files.push_back(SeriesFile {
                     path,
                     is_behind_missing,
@@ -161,16 +164,16 @@ impl RecordedVariables {
             // Cannot happen: a recording has at least one file.
             None => (Opened::open(first_path)?, Vec::new()),
         };
-        joined.restart();
-        joined.join(&mut file, false)?;
+        checker.restart();
+        checker.join(&mut file, false)?;
         let mut opened = Self {
-            joined,
+            checker,
             skipped,
             missing,
             current: Current { file, numbers },
             files,
             next: BinaryHeap::new(),
-            first: begins.own.or(begins.before),
+            first: start_times.own.or(start_times.before),
             last: 0,
             ended: HashSet::new(),
         };
@@ -180,7 +183,7 @@ impl RecordedVariables {
 
     /// Returns the variables, in the order of the files.
     pub fn variables(&self) -> &[PlayedVariable] {
-        &self.joined.variables
+        &self.checker.variables
     }
 
     /// Returns the channels that cannot be played: their values have no times, no variable can have
@@ -196,7 +199,7 @@ impl RecordedVariables {
 
     /// Restricts playback to one variable, given as an index into [`variables`](Self::variables).
     pub fn keep_only(&mut self, variable: usize) {
-        self.ended = (0..self.joined.variables.len()).collect();
+        self.ended = (0..self.checker.variables.len()).collect();
         self.ended.remove(&variable);
         self.next.retain(|Reverse((_, of, _))| *of == variable);
     }
@@ -227,7 +230,7 @@ impl RecordedVariables {
                 continue;
             }
             let Some((value, quality)) = update else {
-                if let Some(one) = self.joined.variables.get_mut(number) {
+                if let Some(one) = self.checker.variables.get_mut(number) {
                     one.unreadable += 1;
                 }
                 continue;
@@ -251,7 +254,10 @@ impl RecordedVariables {
             return Ok(false);
         };
         let mut file = Opened::open(&next.path)?;
-        let numbers = self.joined.join(&mut file, next.is_behind_missing)?.numbers;
+        let numbers = self
+            .checker
+            .join(&mut file, next.is_behind_missing)?
+            .numbers;
         self.current = Current { file, numbers };
         self.queue_all()?;
         Ok(true)

@@ -6,9 +6,9 @@ use trunkline_tdms::{TdmsFile, TdmsTime, Values, Waveform};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Quality, Value};
 
-use super::column_reader::{Ahead, ColumnReader, Fault};
+use super::column_reader::{ColumnReader, Fault, ReadAhead};
 use super::columns::{self, Source};
-use super::found::{Times, VariableReader};
+use super::discovery::{Times, VariableReader};
 
 impl VariableReader {
     /// Returns the time of an update in any existing row, in nanoseconds since 1970.
@@ -27,7 +27,11 @@ impl VariableReader {
     }
 
     /// Returns the time of the next update, in nanoseconds since 1970.
-    pub(super) fn next_time(&mut self, file: &TdmsFile<File>, ahead: Ahead) -> Result<i128, Fault> {
+    pub(super) fn next_time(
+        &mut self,
+        file: &TdmsFile<File>,
+        ahead: ReadAhead,
+    ) -> Result<i128, Fault> {
         match &mut self.times {
             Times::Channel(times) => {
                 let (values, at) = times.peek(file, ahead)?;
@@ -46,7 +50,7 @@ impl VariableReader {
         &mut self,
         file: &TdmsFile<File>,
         data_type: &DataType,
-        ahead: Ahead,
+        ahead: ReadAhead,
     ) -> Result<Option<(Value, Quality)>, Fault> {
         let mut source = Next {
             reader: self,
@@ -86,7 +90,7 @@ impl VariableReader {
 struct Next<'a> {
     reader: &'a mut VariableReader,
     file: &'a TdmsFile<File>,
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 impl Next<'_> {
@@ -96,11 +100,13 @@ impl Next<'_> {
         self.reader.value = part;
         let value = value?;
         if !value.has_type(data_type) {
-            return Err(Fault::Wrong(format!("it is none of the type {data_type}")));
+            return Err(Fault::Invalid(format!(
+                "it is not a value of the type {data_type}"
+            )));
         }
         match encoded_len(&value) <= VALUE_BYTES_MAX {
             true => Ok(value),
-            false => Err(Fault::Wrong(format!(
+            false => Err(Fault::Invalid(format!(
                 "it has more than {VALUE_BYTES_MAX} bytes"
             ))),
         }
@@ -113,14 +119,14 @@ impl Source for Next<'_> {
     fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Fault> {
         match self.reader.columns.get_mut(column) {
             Some(column) => column.next(self.file, count, self.ahead),
-            None => Err(Fault::Wrong("a part without a channel".to_owned())),
+            None => Err(Fault::Invalid("a part without a channel".to_owned())),
         }
     }
 
-    fn wrong(&self, column: usize, why: &'static str) -> Fault {
+    fn invalid(&self, column: usize, why: &'static str) -> Fault {
         let column = self.reader.columns.get(column);
         let name = column.map(|column| column.path().name().to_string());
-        Fault::Wrong(format!(
+        Fault::Invalid(format!(
             "the channel {} has {why}",
             name.unwrap_or_default()
         ))

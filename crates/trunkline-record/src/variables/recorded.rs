@@ -6,14 +6,14 @@ use trunkline_types::{DataType, Sample};
 use super::columns::Columns;
 use super::gaps::Gaps;
 use super::layout::Layout;
-use super::recording::Rows;
+use super::recording::RowKind;
 use super::{CARRIED, DESCRIPTION, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, UNIT};
 
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) group: ObjectPath,
     pub(super) data_type: DataType,
-    rows_are: Rows,
+    row_kind: RowKind,
     layout: Layout,
     channels: Channels,
     unit: Text,
@@ -52,15 +52,15 @@ impl Channels {
         writer: &mut Writer,
         name: &Text,
         layout: &Layout,
-        rows: Rows,
+        row_kind: RowKind,
     ) -> Result<Self, WriteError> {
         let time = writer.channel(name.clone(), TIME, TdmsType::Time)?;
         let columns = layout.columns.iter();
         let values = columns.map(|one| writer.channel(name.clone(), &*one.name, one.data_type));
         let values = values.collect::<Result<_, _>>()?;
-        let quality = match rows {
-            Rows::Updates => Some(writer.channel(name.clone(), QUALITY, TdmsType::U32)?),
-            Rows::Elements => None,
+        let quality = match row_kind {
+            RowKind::Updates => Some(writer.channel(name.clone(), QUALITY, TdmsType::U32)?),
+            RowKind::Elements => None,
         };
         Ok(Self {
             time,
@@ -75,17 +75,17 @@ impl Recorded {
         group: ObjectPath,
         data_type: DataType,
         layout: Layout,
-        rows_are: Rows,
+        row_kind: RowKind,
         writer: &mut Writer,
     ) -> Result<Self, WriteError> {
-        let channels = Channels::add(writer, &group.name(), &layout, rows_are)?;
+        let channels = Channels::add(writer, &group.name(), &layout, row_kind)?;
         writer.set(&group, TYPE, Text::from(data_type.to_string()))?;
         Ok(Self {
             waiting: Columns::of(&layout),
             pending: Columns::of(&layout),
             group,
             data_type,
-            rows_are,
+            row_kind,
             layout,
             channels,
             unit: Text::default(),
@@ -135,7 +135,7 @@ impl Recorded {
         self.gaps.note(self.rows);
         push(&mut self.waiting, &self.layout, sample);
         self.rows += 1;
-        if is_series && self.rows_are == Rows::Updates {
+        if is_series && self.row_kind == RowKind::Updates {
             self.last = Some(sample.clone());
         }
     }
@@ -164,7 +164,7 @@ impl Recorded {
     }
 
     /// Moves the waiting updates into a segment that is not in the file yet.
-    pub(super) fn put_together(&mut self, is_series: bool) {
+    pub(super) fn begin_segment(&mut self, is_series: bool) {
         match is_series {
             // Nothing is pending: the previous segment was written before.
             true => std::mem::swap(&mut self.waiting, &mut self.pending),
@@ -184,7 +184,7 @@ impl Recorded {
     }
 
     /// Discards the waiting updates, which will never be in a file.
-    pub(super) fn give_up_waiting(&mut self) {
+    pub(super) fn discard_waiting(&mut self) {
         self.waiting.clear();
         self.pending.clear();
         self.rows = self.rows_in_file;
@@ -204,7 +204,7 @@ impl Recorded {
         writer: &mut Writer,
         is_removed: bool,
     ) -> Result<Option<u64>, WriteError> {
-        self.channels = Channels::add(writer, &self.group.name(), &self.layout, self.rows_are)?;
+        self.channels = Channels::add(writer, &self.group.name(), &self.layout, self.row_kind)?;
         let text = Text::from(self.data_type.to_string());
         writer.set(&self.group, TYPE, text)?;
         if !self.unit.as_bytes().is_empty() {

@@ -15,7 +15,7 @@ use super::file::{Segments, writer_of};
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
 use super::recorded::Recorded;
 use crate::error::os_error;
-use crate::place::Displaced;
+use crate::watched_path::MovedFile;
 
 /// Size of an update without its value, in bytes.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
@@ -24,7 +24,7 @@ const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rows {
+pub(super) enum RowKind {
     /// Updates of variables. Each further file of a series begins with a copy of the last update.
     Updates,
     /// Elements of a stream, each of which is in exactly one file.
@@ -52,7 +52,7 @@ pub struct VariableId(u32);
 pub struct VariableRecording<S> {
     out: S,
     writer: Writer,
-    rows: Rows,
+    row_kind: RowKind,
     variables: Vec<Recorded>,
     by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
@@ -74,8 +74,8 @@ pub struct VariableRecording<S> {
     /// Updates in previous files that may not survive a power loss.
     unsafe_updates: u64,
     /// The files' locations if their names no longer refer to them.
-    displaced: Option<Displaced>,
-    sums_displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
+    moved_sums_file: Option<MovedFile>,
     progress: VariableProgress,
 }
 
@@ -87,7 +87,7 @@ impl<S: Segments> VariableRecording<S> {
         Self {
             out,
             writer,
-            rows: Rows::Updates,
+            row_kind: RowKind::Updates,
             variables: Vec::new(),
             by_name: HashMap::new(),
             waiting_bytes_max: waiting_bytes_max.min(WAITING_BYTES_MAX),
@@ -101,8 +101,8 @@ impl<S: Segments> VariableRecording<S> {
             file_updates: 0,
             sync_failure: None,
             unsafe_updates: 0,
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             progress: VariableProgress::default(),
         }
     }
@@ -117,7 +117,7 @@ impl<S: Segments> VariableRecording<S> {
 
     pub(super) fn of_elements(self) -> Self {
         Self {
-            rows: Rows::Elements,
+            row_kind: RowKind::Elements,
             ..self
         }
     }
@@ -145,7 +145,7 @@ impl<S: Segments> VariableRecording<S> {
         }
         let layout = layout_of(name, data_type)?;
         let (of, writer) = (data_type.clone(), &mut self.writer);
-        let recorded = Recorded::new(group.clone(), of, layout, self.rows, writer);
+        let recorded = Recorded::new(group.clone(), of, layout, self.row_kind, writer);
         let recorded = recorded.map_err(|source| format_error(&group, source))?;
         // The number of variables fits in a `u32`, because they all fit in one file.
         let id = VariableId(self.variables.len() as u32);
@@ -212,12 +212,12 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Accepts an update even if the waiting memory is full, so that it is not lost. The caller
-    /// must stop taking updates while the recording [is over full](Self::is_over_full).
+    /// must stop taking updates while the recording [is at its limit](Self::is_at_limit).
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: the update is not
     /// accepted.
-    pub(super) fn keep(
+    pub(super) fn accept_beyond_limit(
         &mut self,
         variable: VariableId,
         sample: &Sample,
@@ -242,7 +242,7 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Returns true if the maximum number of bytes is waiting.
-    pub(super) fn is_over_full(&self) -> bool {
+    pub(super) fn is_at_limit(&self) -> bool {
         self.waiting >= self.waiting_bytes_max && self.waiting > 0
     }
 
@@ -326,7 +326,7 @@ impl<S: Segments> VariableRecording<S> {
             .write(&data, Arrangement::Contiguous, &mut self.pending);
         written.map_err(|source| format_error(&ObjectPath::group("the recording"), source))?;
         for one in &mut self.variables {
-            one.put_together(self.is_series);
+            one.begin_segment(self.is_series);
         }
         self.pending_updates = std::mem::take(&mut self.waiting_updates);
         self.pending_bytes = match self.is_series {
@@ -341,27 +341,27 @@ impl<S: Segments> VariableRecording<S> {
     /// Checks that the name of the file still refers to it.
     fn check_place(&mut self) -> Result<(), VariableRecordError> {
         if !self.is_removed() {
-            self.displaced = self.out.displaced();
-            self.sums_displaced = self.out.sums_displaced();
+            self.moved_file = self.out.moved_file();
+            self.moved_sums_file = self.out.moved_sums_file();
         }
-        match self.displaced.as_ref().filter(|found| found.is_removed()) {
+        match self.moved_file.as_ref().filter(|found| found.is_removed()) {
             None => Ok(()),
             Some(found) => Err(VariableRecordError::Removed {
-                displaced: Box::new(found.clone()),
+                moved_file: Box::new(found.clone()),
                 updates: self.file_updates,
             }),
         }
     }
 
     fn is_removed(&self) -> bool {
-        self.displaced.as_ref().is_some_and(Displaced::is_removed)
+        self.moved_file.as_ref().is_some_and(MovedFile::is_removed)
     }
 
     /// Returns the file's location if its name did not refer to it when it was last written or
     /// synced. Updates in a file that was removed or replaced count as lost; writing continues in a
     /// file that was renamed.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.displaced.as_ref()
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.moved_file.as_ref()
     }
 
     /// Returns the free bytes of the file system; `None` if it does not report them.
@@ -370,8 +370,8 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Returns the same for the checksum file.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.sums_displaced.as_ref()
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.moved_sums_file.as_ref()
     }
 
     fn write_pending(&mut self) -> Result<(), VariableRecordError> {
@@ -431,8 +431,8 @@ impl<S: Segments> VariableRecording<S> {
         self.progress.on_disk = self.counted().on_disk;
         self.progress.in_file -= of_removed;
         // Updates that are copied count again once the next file is written.
-        let mut taken_over = of_removed;
-        (self.displaced, self.sums_displaced) = (None, None);
+        let mut copied_updates = of_removed;
+        (self.moved_file, self.moved_sums_file) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
         self.sync_failure = None;
         self.pending.clear();
@@ -443,9 +443,9 @@ impl<S: Segments> VariableRecording<S> {
             let missing = missing.map_err(|source| format_error(&one.group, source))?;
             self.progress.unknown_gaps += u64::from(missing.is_none());
             self.progress.lost += missing.unwrap_or(0);
-            taken_over -= missing.unwrap_or(0);
+            copied_updates -= missing.unwrap_or(0);
         }
-        self.waiting_updates += taken_over;
+        self.waiting_updates += copied_updates;
         self.unsafe_updates = self.progress.in_file - self.progress.on_disk;
         Ok(())
     }
@@ -489,14 +489,14 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Discards the waiting updates, which then count as lost. Returns their number.
-    pub fn give_up_waiting(&mut self) -> u64 {
+    pub fn discard_waiting(&mut self) -> u64 {
         let updates =
             std::mem::take(&mut self.waiting_updates) + std::mem::take(&mut self.pending_updates);
         self.progress.lost += updates;
         self.pending.clear();
         (self.waiting, self.pending_bytes) = (0, 0);
         for one in &mut self.variables {
-            one.give_up_waiting();
+            one.discard_waiting();
         }
         updates
     }

@@ -1,6 +1,5 @@
 //! Records variables into several files.
 
-use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -9,9 +8,10 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
 use super::recording::{VariableId, VariableRecording};
-use crate::place::Displaced;
+use crate::ended::EndedFiles;
 use crate::queue::{Room, RoomAlarm, RoomWatch};
 use crate::tdms_series::Rotation;
+use crate::watched_path::MovedFile;
 
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,16 @@ pub struct EndedVariables {
     /// True if the file survives a power loss. Otherwise the next file records a gap, because
     /// updates may be missing.
     pub is_on_disk: bool,
+}
+
+/// Counts the files that ended and whose results were omitted, because more than
+/// [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) were not taken. Their updates are part of
+/// [`VariableSeries::progress`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OmittedVariableFiles {
+    pub files: u32,
+    /// Number of these files that may not survive a power loss.
+    pub not_on_disk: u32,
 }
 
 /// Records updates of variables into several files: continues in the next one when one is large,
@@ -48,7 +58,8 @@ pub struct VariableSeries<S, O> {
     since: Duration,
     /// True if the file accepts no more data and the next one does not exist yet.
     is_over: bool,
-    ended: VecDeque<EndedVariables>,
+    ended: EndedFiles<EndedVariables>,
+    omitted: OmittedVariableFiles,
     room: RoomWatch,
 }
 
@@ -77,7 +88,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             number: 1,
             since: now,
             is_over: false,
-            ended: VecDeque::new(),
+            ended: EndedFiles::default(),
+            omitted: OmittedVariableFiles::default(),
             room: RoomWatch::new(RoomAlarm::default()),
         })
     }
@@ -143,16 +155,16 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
     }
 
-    pub(super) fn keep(
+    pub(super) fn accept_beyond_limit(
         &mut self,
         variable: VariableId,
         sample: &Sample,
     ) -> Result<(), VariableRecordError> {
-        self.recording.keep(variable, sample)
+        self.recording.accept_beyond_limit(variable, sample)
     }
 
-    pub(super) fn is_over_full(&self) -> bool {
-        self.recording.is_over_full()
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.recording.is_at_limit()
     }
 
     pub fn note_lost(
@@ -254,12 +266,16 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         let bytes = self.recording.file_bytes();
         let is_on_disk = self.recording.is_on_disk();
         self.recording.continue_in(out)?;
-        self.ended.push_back(EndedVariables {
+        let omitted = self.ended.push(EndedVariables {
             number: self.number,
             updates,
             bytes,
             is_on_disk,
         });
+        if let Some(omitted) = omitted {
+            self.omitted.files += 1;
+            self.omitted.not_on_disk += u32::from(!omitted.is_on_disk);
+        }
         self.number += 1;
         self.since = now;
         self.is_over = false;
@@ -271,19 +287,26 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.number
     }
 
-    /// Returns the next finished file. Finished files are kept until this method returns them.
+    /// Returns the next finished file. The newest [`ENDED_FILES_MAX`](crate::ENDED_FILES_MAX) are
+    /// kept until this method returns them; older ones are omitted and counted
+    /// ([`omitted_files`](Self::omitted_files)).
     pub fn take_ended(&mut self) -> Option<EndedVariables> {
-        self.ended.pop_front()
+        self.ended.take()
     }
 
-    /// Same as [`VariableRecording::displaced`], for the current file.
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.recording.displaced()
+    /// Returns the number of finished files that [`take_ended`](Self::take_ended) does not return.
+    pub fn omitted_files(&self) -> OmittedVariableFiles {
+        self.omitted
     }
 
-    /// Same as [`VariableRecording::sums_displaced`], for the current file.
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.recording.sums_displaced()
+    /// Same as [`VariableRecording::moved_file`], for the current file.
+    pub fn moved_file(&self) -> Option<&MovedFile> {
+        self.recording.moved_file()
+    }
+
+    /// Same as [`VariableRecording::moved_sums_file`], for the current file.
+    pub fn moved_sums_file(&self) -> Option<&MovedFile> {
+        self.recording.moved_sums_file()
     }
 
     /// Returns the free space on the disk, as last measured during a write.
@@ -291,8 +314,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.room.room()
     }
 
-    pub fn give_up_waiting(&mut self) -> u64 {
-        self.recording.give_up_waiting()
+    pub fn discard_waiting(&mut self) -> u64 {
+        self.recording.discard_waiting()
     }
 
     /// Returns the progress over all files.

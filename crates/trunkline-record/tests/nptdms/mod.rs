@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> Json {
     assert!(python.exists(), "no {}; {advice}", python.display());
     let run = Command::new(python).args(["-c", SCRIPT]).arg(path).output();
     let run = run.unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{stderr}");
     serde_json::from_slice(&run.stdout).unwrap()
 }

@@ -100,7 +100,7 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     let untaken = done
         .elements
         .saturating_sub(recording.progress().updates - before);
-    let elements = untaken + recording.give_up_waiting();
+    let elements = untaken + recording.discard_waiting();
     let (of_recording, of_stream) = match recorded {
         Ok(()) => (None, None),
         Err(RecordingError::Variables(error)) => (Some(error), None),

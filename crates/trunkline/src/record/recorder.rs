@@ -10,7 +10,7 @@ use std::time::Duration;
 use trunkline_client::SubscribeOptions;
 use trunkline_net::Clock;
 use trunkline_record::{
-    Displaced, Room, Rotation, SegmentFile, VariableProgress, VariableSeries, series_file,
+    MovedFile, Room, Rotation, SegmentFile, VariableProgress, VariableSeries, series_file,
 };
 use trunkline_types::{Contract, Pattern};
 
@@ -69,9 +69,9 @@ pub struct VariableRecorderStatus {
     pub is_following: bool,
     /// Set if the path of the current file no longer leads to the file. Updates in a file that was
     /// removed or replaced count as lost.
-    pub displaced: Option<Displaced>,
-    /// Same as `displaced`, for the file of checksums; recording continues without it.
-    pub sums_displaced: Option<Displaced>,
+    pub moved_file: Option<MovedFile>,
+    /// Same as `moved_file`, for the file of checksums; recording continues without it.
+    pub moved_sums_file: Option<MovedFile>,
     /// Free space on the disk.
     pub room: Room,
     /// Current failure of the file.

@@ -140,7 +140,7 @@ impl Running {
             self.leave(&item);
         }
         self.write(Writing::Finish);
-        let given_up = self.recording.give_up_waiting();
+        let given_up = self.recording.discard_waiting();
         if given_up > 0 {
             let mut status = locked(&self.status);
             status.progress = self.recording.progress();
@@ -420,8 +420,8 @@ impl Running {
         }
         status.progress = progress;
         status.files = self.recording.number();
-        status.displaced = self.recording.displaced().cloned();
-        status.sums_displaced = self.recording.sums_displaced().cloned();
+        status.moved_file = self.recording.moved_file().cloned();
+        status.moved_sums_file = self.recording.moved_sums_file().cloned();
         status.room = self.recording.room();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline::Engine;
 use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, CacheMode, GapMode, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     QueueOptions, Recording, RecordingError, RoomState, Selection, SimDisk, TdmsPlayback,
     TdmsRecording, WriteQueue, play_into_stream, receive_into_ring, record_stream, stopper,
     stream_layout, tdms_queue,
@@ -34,8 +34,8 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         path,
-        BackendChoice::BestThereIs,
-        Directness::IfPossible,
+        BackendChoice::BestAvailable,
+        CacheMode::PreferDirect,
         QueueOptions {
             copying: None,
             ..QueueOptions::default()
@@ -99,9 +99,9 @@ fn a_stream_is_recorded_and_played_into_another_one() {
     };
     let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
     let recording = Recording::open(&path, &Selection::default()).unwrap();
-    let refused = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap_err();
+    let refused = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap_err();
     assert!(matches!(refused, PlaybackError::NoRate { .. }), "{refused}");
-    let pacer = Pacer::new(&recording, Pace::Full, Gaps::AsTime).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Full, GapMode::AsTime).unwrap();
     let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
     let (memory, ring, drain) = made.unwrap();
     let mut drain = PacedDrain::new(drain, pacer);
@@ -141,8 +141,8 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         &path,
-        BackendChoice::BestThereIs,
-        Directness::IfPossible,
+        BackendChoice::BestAvailable,
+        CacheMode::PreferDirect,
         QueueOptions::default(),
         vec![memory],
     )
@@ -421,7 +421,7 @@ fn full_stream_delays_playback() {
     };
     let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
     let recording = Recording::open(&path, &Selection::default()).unwrap();
-    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
     let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
     let (memory, ring, drain) = made.unwrap();
     let mut drain = PacedDrain::new(drain, pacer);

@@ -83,7 +83,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["sim"],
     ]),
     ("trunkline-record", &[
-        &["clock", "error", "place"],
+        &["clock", "ended", "error", "watched_path"],
         &["backend"],
         &["staging"],
         &["queue", "read_queue"],

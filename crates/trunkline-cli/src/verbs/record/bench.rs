@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{NoRegion, Pages, PagesWanted};
 use trunkline::record::{
-    BackendChoice, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
+    BackendChoice, CacheMode, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
@@ -243,8 +243,8 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
 fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
-        BackendChoice::BestThereIs,
-        Directness::IfPossible,
+        BackendChoice::BestAvailable,
+        CacheMode::PreferDirect,
         QueueOptions {
             wait: WAIT,
             ..QueueOptions::default()

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use trunkline::record::{Displaced, Room, RoomState};
+use trunkline::record::{MovedFile, Room, RoomState};
 use trunkline_types::Tick;
 
 use super::disk::left_text;
@@ -18,8 +18,8 @@ const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
-    pub(super) displaced: Option<&'a Displaced>,
-    pub(super) sums_displaced: Option<&'a Displaced>,
+    pub(super) moved_file: Option<&'a MovedFile>,
+    pub(super) moved_sums_file: Option<&'a MovedFile>,
     pub(super) room: Room,
     pub(super) error: Option<&'a str>,
     /// `None` if the recording needs no engine.
@@ -29,8 +29,8 @@ pub(super) struct Seen<'a> {
 
 #[derive(Debug)]
 pub(super) struct Notices {
-    displaced: Option<Displaced>,
-    sums_displaced: Option<Displaced>,
+    moved_file: Option<MovedFile>,
+    moved_sums_file: Option<MovedFile>,
     room: RoomState,
     error: Option<String>,
     error_at: Option<Tick>,
@@ -77,8 +77,8 @@ impl fmt::Display for Notice {
 impl Notices {
     pub(super) fn new(when_full: &'static str) -> Self {
         Self {
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             room: RoomState::Enough,
             error: None,
             error_at: None,
@@ -114,9 +114,9 @@ impl Notices {
                 style,
             });
         };
-        if self.displaced.as_ref() != seen.displaced {
-            self.displaced = seen.displaced.cloned();
-            match seen.displaced {
+        if self.moved_file.as_ref() != seen.moved_file {
+            self.moved_file = seen.moved_file.cloned();
+            match seen.moved_file {
                 Some(found) if found.is_removed() => {
                     say("removed", Style::Bad, removed_text(found));
                 }
@@ -127,9 +127,9 @@ impl Notices {
                 }
             }
         }
-        if self.sums_displaced.as_ref() != seen.sums_displaced {
-            self.sums_displaced = seen.sums_displaced.cloned();
-            if let Some(found) = seen.sums_displaced {
+        if self.moved_sums_file.as_ref() != seen.moved_sums_file {
+            self.moved_sums_file = seen.moved_sums_file.cloned();
+            if let Some(found) = seen.moved_sums_file {
                 say("sums-displaced", Style::Bad, found.to_string());
             }
         }
@@ -152,8 +152,8 @@ impl Notices {
                 }
             }
         }
-        let is_of_place = seen.displaced.is_some_and(Displaced::is_removed);
-        let error = seen.error.filter(|_| !is_of_place);
+        let is_removed = seen.moved_file.is_some_and(MovedFile::is_removed);
+        let error = seen.error.filter(|_| !is_removed);
         if self.error.as_deref() != error && is_due(&mut self.error_at, now) {
             match error {
                 Some(error) => say("error", Style::Bad, error.to_owned()),
@@ -202,10 +202,10 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     is_due
 }
 
-pub(super) fn removed_text(found: &Displaced) -> String {
-    use trunkline::record::Whereabouts;
+pub(super) fn removed_text(found: &MovedFile) -> String {
+    use trunkline::record::FileLocation;
     match &found.now {
-        Whereabouts::Removed {
+        FileLocation::Removed {
             copy_from: Some(from),
         } => format!(
             "{found}, and its contents are lost when the recording ends; copy it from {} before \
@@ -216,7 +216,7 @@ pub(super) fn removed_text(found: &Displaced) -> String {
     }
 }
 
-pub(super) fn displaced(files: [Option<&Displaced>; 2]) -> Vec<String> {
+pub(super) fn moved_texts(files: [Option<&MovedFile>; 2]) -> Vec<String> {
     files.iter().flatten().map(ToString::to_string).collect()
 }
 
@@ -226,8 +226,8 @@ mod tests {
 
     fn seen<'a>() -> Seen<'a> {
         Seen {
-            displaced: None,
-            sums_displaced: None,
+            moved_file: None,
+            moved_sums_file: None,
             room: Room::default(),
             error: None,
             is_connected: Some(true),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline::record::{
-    Displaced, Rotation, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
+    MovedFile, Rotation, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
 };
 use trunkline_types::{Contract, DataType, Pattern};
 
@@ -150,9 +150,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         Ok(recorded) => recorded,
         Err(stop) => return running.end(Err(stop), context),
     };
-    let is_displaced = status.displaced.is_some() || status.sums_displaced.is_some();
+    let is_moved = status.moved_file.is_some() || status.moved_sums_file.is_some();
     let exit = match &status {
-        status if has_lost(status) || is_displaced => Exit::Lost,
+        status if has_lost(status) || is_moved => Exit::Lost,
         status if status.error.is_some() => Exit::Failed,
         status if status.progress.sync_failure.is_some() => Exit::Failed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::Failed,
@@ -257,8 +257,8 @@ fn is_nothing(status: &VariableRecorderStatus) -> bool {
 
 fn seen(status: &VariableRecorderStatus) -> Seen<'_> {
     Seen {
-        displaced: status.displaced.as_ref(),
-        sums_displaced: status.sums_displaced.as_ref(),
+        moved_file: status.moved_file.as_ref(),
+        moved_sums_file: status.moved_sums_file.as_ref(),
         room: status.room,
         error: status.error.as_deref(),
         is_connected: Some(status.is_connected),
@@ -343,7 +343,10 @@ fn sum_up(
     elapsed: Duration,
 ) -> Recorded {
     let progress = status.progress;
-    let is_removed = status.displaced.as_ref().is_some_and(Displaced::is_removed);
+    let is_removed = status
+        .moved_file
+        .as_ref()
+        .is_some_and(MovedFile::is_removed);
     let is_safe = status.error.is_none() && progress.on_disk == progress.updates;
     let unknown = match progress.unknown_gaps {
         0 => String::new(),
@@ -368,7 +371,7 @@ fn sum_up(
         progress.lost,
         unsafe_part.unwrap_or_default(),
     );
-    let displaced = [status.displaced.as_ref(), status.sums_displaced.as_ref()];
+    let moved_files = [status.moved_file.as_ref(), status.moved_sums_file.as_ref()];
     let taken = taken(status, progress.on_disk);
     let mut recorded = Recorded {
         written: Some(FileWritten {
@@ -382,7 +385,7 @@ fn sum_up(
         files: is_series.then_some(status.files),
         sync_failure,
         error: status.error.clone(),
-        displaced: notices::displaced(displaced),
+        displaced: notices::moved_texts(moved_files),
         ..Recorded::nothing(path.display().to_string(), taken, text)
     };
     unmatched::sum_up(status, &mut recorded);

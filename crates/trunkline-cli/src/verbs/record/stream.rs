@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendChoice, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
+    BackendChoice, CacheMode, ElementSeries, FileReport, MovedFile, QueueOptions,
     RecordElementsOptions, RecordError, RecordingError, RoomState, SegmentFile, Stopped,
     StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
     record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
@@ -94,8 +94,8 @@ impl Recorder<'_> {
         let open = |number| {
             tdms_queue(
                 &series_file(path, number),
-                BackendChoice::BestThereIs,
-                Directness::IfPossible,
+                BackendChoice::BestAvailable,
+                CacheMode::PreferDirect,
                 queue_options,
                 vec![memory.clone()],
             )
@@ -235,7 +235,7 @@ impl Recorder<'_> {
         let copied = file.bytes_copied();
         let closed = file.end(FILE_WAIT);
         if self.args.rotation().is_none()
-            && let [Some(found), _] = file.displaced()
+            && let [Some(found), _] = file.moved_files()
             && found.is_removed()
         {
             let rows = counted(file.figures().rows, "element");
@@ -260,10 +260,10 @@ impl Recorder<'_> {
             return Err(Problem::failed("file", sentence).into());
         }
         let elapsed = context.clock.now().since(started);
-        let displaced = file.displaced();
-        let recorded = self.sum_up(&done, &came, report, (copied, displaced), elapsed);
+        let moved_files = file.moved_files();
+        let recorded = self.sum_up(&done, &came, report, (copied, moved_files), elapsed);
         let exit = match came.lost {
-            _ if displaced.iter().any(Option::is_some) => Exit::Lost,
+            _ if moved_files.iter().any(Option::is_some) => Exit::Lost,
             0 => Exit::Failed.when(!came.errors.is_empty()),
             _ => Exit::Lost,
         };
@@ -275,7 +275,7 @@ impl Recorder<'_> {
         done: &StreamRecorded,
         came: &Came,
         report: &FileReport,
-        (copied, displaced): (u64, [Option<&Displaced>; 2]),
+        (copied, moved_files): (u64, [Option<&MovedFile>; 2]),
         elapsed: Duration,
     ) -> Recorded {
         let mut text = format!(
@@ -317,17 +317,17 @@ impl Recorder<'_> {
             sync_failure: came.sync_failure.map(system_error),
             untrimmed: came.untrimmed.map(system_error),
             error: (!came.errors.is_empty()).then(|| came.errors.join("; ")),
-            displaced: notices::displaced(displaced),
+            displaced: notices::moved_texts(moved_files),
             ..Recorded::nothing(self.path.display().to_string(), taken, text)
         }
     }
 }
 
 fn seen(file: &impl StreamFile) -> Seen<'_> {
-    let [displaced, sums_displaced] = file.displaced();
+    let [moved_file, moved_sums_file] = file.moved_files();
     Seen {
-        displaced,
-        sums_displaced,
+        moved_file,
+        moved_sums_file,
         room: file.room(),
         error: None,
         is_connected: None,

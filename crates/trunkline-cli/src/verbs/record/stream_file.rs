@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Closed, Displaced, Durability, ElementSeries, FailedStep, Progress, RecordError, Room,
+    Closed, Durability, ElementSeries, FailedStep, MovedFile, Progress, RecordError, Room,
     Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
 use super::running::Figures;
+use crate::counted;
 use crate::replace::folder_of;
 
 pub(super) trait StreamFile {
@@ -25,7 +26,7 @@ pub(super) trait StreamFile {
 
     /// Returns the displacement of the current file and of its checksums, if their paths no longer
     /// refer to them.
-    fn displaced(&self) -> [Option<&Displaced>; 2];
+    fn moved_files(&self) -> [Option<&MovedFile>; 2];
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
 }
@@ -84,8 +85,8 @@ impl StreamFile for TdmsRecording {
         self.progress().bytes_copied
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
-        [self.queue().displaced(), self.queue().sums_displaced()]
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
+        [self.queue().moved_file(), self.queue().moved_sums_file()]
     }
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError> {
@@ -115,15 +116,28 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
         self.file().progress().bytes_copied
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
         let queue = self.file().queue();
-        [queue.displaced(), queue.sums_displaced()]
+        [queue.moved_file(), queue.moved_sums_file()]
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
         // The timeout given when the series started applies instead.
         let last = self.close()?;
-        let mut came = Came::default();
+        let omitted = self.omitted_files();
+        let mut came = Came {
+            files: omitted.files,
+            bytes: omitted.bytes,
+            lost: omitted.rows_lost,
+            is_unsafe: omitted.not_on_disk > 0,
+            untrimmed: omitted.untrimmed,
+            sync_failure: omitted.sync_failure,
+            ..Came::default()
+        };
+        if omitted.failed > 0 {
+            let failed = counted(u64::from(omitted.failed), "earlier file");
+            came.errors.push(format!("{failed} failed"));
+        }
         let before = std::iter::from_fn(|| self.take_ended());
         for ended in before.collect::<Vec<_>>().iter().chain([&last]) {
             came.add(&ended.closed);
@@ -159,8 +173,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         self.progress().bytes
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
-        [(**self).displaced(), self.sums_displaced()]
+    fn moved_files(&self) -> [Option<&MovedFile>; 2] {
+        [(**self).moved_file(), self.moved_sums_file()]
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
@@ -173,6 +187,12 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
             sync_failure: progress.sync_failure,
             ..Came::default()
         };
+        let omitted = self.omitted_files().not_on_disk;
+        if omitted > 0 {
+            let files = counted(u64::from(omitted), "earlier file");
+            let error = format!("{files}: not all data is safe from a loss of power");
+            came.errors.push(error);
+        }
         while let Some(ended) = self.take_ended() {
             if !ended.is_on_disk {
                 let number = ended.number;

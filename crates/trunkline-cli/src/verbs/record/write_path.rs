@@ -14,7 +14,11 @@ pub(super) fn say(report: &FileReport, pages: Pages, context: &Context) -> Resul
             backend: report.backend.to_string(),
             is_direct: report.is_direct,
             memory: memory(pages),
-            why_not: report.why_not.iter().map(ToString::to_string).collect(),
+            why_not: report
+                .fallback_reasons
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         }),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use trunkline_tdms::ObjectPath;
 
-use super::found::VariableReader;
+use super::discovery::VariableReader;
 use super::opened::Opened;
 use super::playing::PlayedVariable;
 use crate::playback::PlaybackError;
@@ -15,10 +15,10 @@ const COMPARED: usize = 64;
 
 /// The variables of a series, and the state after the files examined so far.
 #[derive(Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct SeriesChecker {
     pub(super) variables: Vec<PlayedVariable>,
     numbers: HashMap<ObjectPath, usize>,
-    seen: Vec<Seen>,
+    states: Vec<SeriesState>,
     files: usize,
     /// True if the last file examined is complete.
     is_whole: bool,
@@ -26,16 +26,16 @@ pub(super) struct Joined {
 
 /// The updates of one variable in the files examined so far.
 #[derive(Clone, Copy, Default, Debug)]
-struct Seen {
+struct SeriesState {
     /// Number of updates, including missing ones.
     updates: u64,
     /// Time of the last update, if it is compared.
     last: Option<i128>,
 }
 
-/// The place of a file in the series.
+/// How a file continues the series.
 #[derive(Debug)]
-pub(super) struct Joint {
+pub(super) struct Continuation {
     /// The number that each of the file's variables has in the series.
     pub(super) numbers: Vec<usize>,
     /// Number of updates missing before the file, and number of variables they belong to.
@@ -43,10 +43,10 @@ pub(super) struct Joint {
     pub(super) missing_of: u64,
 }
 
-impl Joined {
+impl SeriesChecker {
     /// Restarts at the first file; the variables keep their numbers.
     pub(super) fn restart(&mut self) {
-        self.seen.fill(Seen::default());
+        self.states.fill(SeriesState::default());
         self.files = 0;
     }
 
@@ -56,8 +56,8 @@ impl Joined {
         &mut self,
         file: &mut Opened,
         are_files_missing: bool,
-    ) -> Result<Joint, PlaybackError> {
-        let mut joint = Joint {
+    ) -> Result<Continuation, PlaybackError> {
+        let mut continuation = Continuation {
             numbers: Vec::with_capacity(file.readers.len()),
             missing: 0,
             missing_of: 0,
@@ -73,60 +73,61 @@ impl Joined {
             if let Some(is_here) = is_here.get_mut(number) {
                 *is_here = true;
             }
-            let seen = self.seen.get(number).copied().unwrap_or_default();
+            let state = self.states.get(number).copied().unwrap_or_default();
             let begin = match self.files {
                 0 => reader
                     .in_series
                     .row
                     .map_or(0, |row| row.saturating_sub(reader.in_series.carried)),
-                _ => begin(reader, variable, seen, may_miss, file)?,
+                _ => begin(reader, variable, state, may_miss, file)?,
             };
             let missing = match self.files {
                 0 => 0,
-                _ => begin.saturating_sub(seen.updates),
+                _ => begin.saturating_sub(state.updates),
             };
-            joint.missing = joint.missing.saturating_add(missing);
-            joint.missing_of += u64::from(missing > 0);
+            continuation.missing = continuation.missing.saturating_add(missing);
+            continuation.missing_of += u64::from(missing > 0);
             let skip = match self.files {
                 0 => 0,
-                _ => seen.updates.saturating_sub(begin).min(reader.updates),
+                _ => state.updates.saturating_sub(begin).min(reader.updates),
             };
             let is_compared = at < COMPARED && reader.updates > 0;
             if skip > 0
                 && is_compared
-                && let Some(last) = seen.last
+                && let Some(last) = state.last
                 && file.time_of(reader, skip - 1)? != Some(last)
             {
                 let name = &variable.name;
-                let what = format!("the update of {name} that it has taken over is another one");
+                let what =
+                    format!("its copy of the last update of {name} differs from the original");
                 return Err(other(file, what));
             }
             let last = match is_compared {
                 true => file.time_of(reader, reader.updates - 1)?,
-                false => seen.last.filter(|_| reader.updates == 0),
+                false => state.last.filter(|_| reader.updates == 0),
             };
-            let updates = begin.saturating_add(reader.updates).max(seen.updates);
-            if let Some(seen) = self.seen.get_mut(number) {
-                *seen = Seen { updates, last };
+            let updates = begin.saturating_add(reader.updates).max(state.updates);
+            if let Some(state) = self.states.get_mut(number) {
+                *state = SeriesState { updates, last };
             }
             if let Some(reader) = file.readers.get_mut(at) {
                 reader.skip = skip;
             }
-            joint.numbers.push(number);
+            continuation.numbers.push(number);
         }
         let has_updates = file.readers.iter().any(|reader| reader.updates > 0);
-        let gone = is_here.iter().zip(&self.seen).zip(&self.variables);
+        let gone = is_here.iter().zip(&self.states).zip(&self.variables);
         let gone = gone
-            .filter(|((is_here, seen), _)| !**is_here && seen.updates > 0)
+            .filter(|((is_here, state), _)| !**is_here && state.updates > 0)
             .map(|(_, variable)| &variable.name);
         let is_whole = file.cut_off().is_none();
         if let Some(name) = gone.into_iter().next().filter(|_| has_updates && is_whole) {
-            let what = format!("it has no variable {name}, and they have");
+            let what = format!("it lacks the variable {name}, which they have");
             return Err(other(file, what));
         }
         self.files += 1;
         self.is_whole = is_whole;
-        Ok(joint)
+        Ok(continuation)
     }
 
     /// Returns the variable's number in the series.
@@ -142,14 +143,17 @@ impl Joined {
                 None => Ok(*number),
                 Some(known) => {
                     let (name, here) = (&variable.name, &variable.data_type);
-                    let what = format!("{name} is {here}, and was {}", known.data_type);
+                    let what = format!(
+                        "{name} has the type {here}, but had the type {} before",
+                        known.data_type
+                    );
                     Err(other(file, what))
                 }
             };
         }
         let number = self.variables.len();
         self.numbers.insert(reader.place.clone(), number);
-        self.seen.push(Seen::default());
+        self.states.push(SeriesState::default());
         self.variables.push(PlayedVariable {
             updates: 0,
             cut_off: 0,
@@ -166,17 +170,17 @@ impl Joined {
 fn begin(
     reader: &VariableReader,
     variable: &PlayedVariable,
-    seen: Seen,
+    state: SeriesState,
     may_miss: bool,
     file: &Opened,
 ) -> Result<u64, PlaybackError> {
-    let (name, there) = (&variable.name, seen.updates);
+    let (name, there) = (&variable.name, state.updates);
     let Some(row) = reader.in_series.row else {
         return match there {
             // The variable is new.
             0 => Ok(0),
             _ => {
-                let what = format!("it does not say how many updates of {name} they have");
+                let what = format!("it does not state how many updates of {name} they have");
                 Err(other(file, what))
             }
         };
@@ -185,8 +189,7 @@ fn begin(
     match begin.filter(|_| there == row || there < row && may_miss) {
         Some(begin) => Ok(begin),
         None => {
-            let what =
-                format!("it says that they have {row} updates of {name}, and they have {there}");
+            let what = format!("it states {row} updates of {name} for them, but they have {there}");
             Err(other(file, what))
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trunkline_record::{
-    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, CacheMode, GapMode, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     RecordedVariables, Recording, Selection, TdmsPlayback,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -28,7 +28,7 @@ const MOMENTS: [Duration; 4] = [
 ];
 
 /// Plays a file as variables, with the series that begins with it, and each of its groups as rows.
-pub fn exercise(path: &Path) {
+pub fn play_everything(path: &Path) {
     if let Ok(mut recorded) = RecordedVariables::open_series(path) {
         let mut before = Duration::ZERO;
         for _ in 0..STEPS {
@@ -100,7 +100,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     }
     let paces = [1.0, 1e-300, 1e-12, 1e300, f64::MAX].map(Pace::Scaled);
     for pace in paces.into_iter().chain([Pace::Original, Pace::Full]) {
-        for gaps in [Gaps::AsTime, Gaps::Skipped] {
+        for gaps in [GapMode::AsTime, GapMode::Skipped] {
             let Ok(mut pacer) = Pacer::new(&recording, pace, gaps) else {
                 continue;
             };
@@ -119,11 +119,11 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     let Ok((memory, ring, drain)) = made else {
         return Ok(());
     };
-    let pacer = Pacer::new(&recording, Pace::Full, Gaps::AsTime)?;
+    let pacer = Pacer::new(&recording, Pace::Full, GapMode::AsTime)?;
     let options = PlayOptions {
         region_rows: 16,
         backend: BackendChoice::PlainWrites,
-        directness: Directness::Cached,
+        cache_mode: CacheMode::Cached,
         ..PlayOptions::default()
     };
     let mut playback = TdmsPlayback::new(recording, memory, ring, options)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The location of a file that no longer has the name it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Whereabouts {
+pub enum FileLocation {
     /// The file has no name any more: it was removed, or another file took its name. Its data is
     /// lost when the file is closed.
     Removed {
@@ -25,36 +25,36 @@ pub enum Whereabouts {
 
 /// A file that was removed, replaced or renamed while it was being written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Displaced {
+pub struct MovedFile {
     /// The name the file was created with.
     pub path: PathBuf,
     /// The file's current location.
-    pub now: Whereabouts,
+    pub now: FileLocation,
 }
 
-impl Displaced {
+impl MovedFile {
     /// Returns true if the data is lost.
     pub fn is_removed(&self) -> bool {
-        matches!(self.now, Whereabouts::Removed { .. })
+        matches!(self.now, FileLocation::Removed { .. })
     }
 }
 
-impl fmt::Display for Displaced {
+impl fmt::Display for MovedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.now {
-            Whereabouts::Removed { .. } => {
+            FileLocation::Removed { .. } => {
                 write!(
                     f,
                     "{path} was removed or replaced while it was being written"
                 )
             }
-            Whereabouts::Renamed { to: Some(to) } => write!(
+            FileLocation::Renamed { to: Some(to) } => write!(
                 f,
                 "{path} was renamed while it was being written; it is {} now",
                 to.display()
             ),
-            Whereabouts::Renamed { to: None } => write!(
+            FileLocation::Renamed { to: None } => write!(
                 f,
                 "{path} was renamed while it was being written; its data is in a file of another name"
             ),
@@ -64,11 +64,11 @@ impl fmt::Display for Displaced {
 
 /// The absolute path under which a file was opened.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WatchedPath {
     path: PathBuf,
 }
 
-impl Place {
+impl WatchedPath {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         // Made absolute because the program may change its working directory.
         let path = std::path::absolute(path)?;
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Returns `None` if the name still refers to the file, or if this cannot be determined.
-    pub(crate) fn displaced(&self, file: &File) -> Option<Displaced> {
+    pub(crate) fn moved_file(&self, file: &File) -> Option<MovedFile> {
         let own = file.metadata().ok()?;
         let is_own = |path: &Path| match std::fs::symlink_metadata(path) {
             Ok(there) => Some(there.dev() == own.dev() && there.ino() == own.ino()),
@@ -92,17 +92,17 @@ impl Place {
             0 => {
                 let process = std::process::id();
                 let copy_from = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));
-                Whereabouts::Removed {
+                FileLocation::Removed {
                     copy_from: copy_from.exists().then_some(copy_from),
                 }
             }
             _ => {
                 let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
                 let to = to.filter(|to| is_own(to) == Some(true));
-                Whereabouts::Renamed { to }
+                FileLocation::Renamed { to }
             }
         };
-        Some(Displaced {
+        Some(MovedFile {
             path: self.path.clone(),
             now,
         })
@@ -134,22 +134,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
         let file = File::create(&path).unwrap();
-        let sut = Place::of(&path).unwrap();
-        assert_eq!(sut.displaced(&file), None);
+        let sut = WatchedPath::of(&path).unwrap();
+        assert_eq!(sut.moved_file(&file), None);
         let other = folder.path().join("b.tdms");
         std::fs::rename(&path, &other).unwrap();
-        let found = sut.displaced(&file).unwrap();
+        let found = sut.moved_file(&file).unwrap();
         let to = other.canonicalize().unwrap();
-        assert_eq!(found.now, Whereabouts::Renamed { to: Some(to) });
+        assert_eq!(found.now, FileLocation::Renamed { to: Some(to) });
         // Another file now has its name.
         std::fs::write(&path, "another").unwrap();
-        assert!(!sut.displaced(&file).unwrap().is_removed());
+        assert!(!sut.moved_file(&file).unwrap().is_removed());
         std::fs::remove_file(&other).unwrap();
-        let found = sut.displaced(&file).unwrap();
+        let found = sut.moved_file(&file).unwrap();
         assert!(found.is_removed());
         assert!(found.to_string().contains("removed or replaced"), "{found}");
         std::fs::remove_file(&path).unwrap();
-        assert!(sut.displaced(&file).unwrap().is_removed());
+        assert!(sut.moved_file(&file).unwrap().is_removed());
     }
 
     #[test]
@@ -157,10 +157,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
         let file = File::create(&path).unwrap();
-        let sut = Place::of(&path).unwrap();
+        let sut = WatchedPath::of(&path).unwrap();
         std::fs::hard_link(&path, folder.path().join("b.tdms")).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let found = sut.displaced(&file).unwrap();
-        assert_eq!(found.now, Whereabouts::Renamed { to: None });
+        let found = sut.moved_file(&file).unwrap();
+        assert_eq!(found.now, FileLocation::Renamed { to: None });
     }
 }

@@ -17,7 +17,7 @@ const COUNTS: u64 = 1 << 16;
 
 /// Everything in a file that can be played, in the file's order.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PlayableChannels {
     pub(super) variables: Vec<PlayedVariable>,
     pub(super) readers: Vec<VariableReader>,
     pub(super) skipped: Vec<ObjectPath>,
@@ -59,7 +59,7 @@ pub(super) enum Times {
     Even(Waveform),
 }
 
-impl Found {
+impl PlayableChannels {
     pub(super) fn of(file: &TdmsFile<File>) -> Result<Self, ReadError> {
         let mut found = Self::default();
         let (mut groups, mut taken) = (HashSet::new(), HashSet::new());
@@ -69,7 +69,7 @@ impl Found {
             let stated = stated_type(file, &group);
             if groups.insert(group.clone())
                 && let StatedType::Type(data_type) = &stated
-                && let Some((variable, reader, paths)) = recorded(file, &group, data_type)?
+                && let Some((variable, reader, paths)) = recorded_variable(file, &group, data_type)?
             {
                 found.variables.push(variable);
                 found.readers.push(reader);
@@ -78,7 +78,7 @@ impl Found {
             if taken.contains(path) {
                 continue;
             }
-            match alone(file, &channel, &group, &stated) {
+            match plain_channel(file, &channel, &group, &stated) {
                 Some((variable, reader)) => {
                     found.variables.push(variable);
                     found.readers.push(reader);
@@ -96,7 +96,7 @@ enum StatedType {
     Nothing,
     Type(DataType),
     /// A property that is not a valid type.
-    Wrong,
+    Invalid,
 }
 
 impl StatedType {
@@ -109,7 +109,7 @@ impl StatedType {
                 let layout = Layout::of(data_type);
                 layout.is_ok_and(|layout| matches!(layout.value, Part::Scalar(_)))
             }
-            Self::Wrong => false,
+            Self::Invalid => false,
         }
     }
 }
@@ -122,14 +122,14 @@ fn stated_type(file: &TdmsFile<File>, group: &ObjectPath) -> StatedType {
             let stated = stated
                 .as_text()
                 .and_then(|text| parse_type(&text.to_str()).ok());
-            stated.map_or(StatedType::Wrong, StatedType::Type)
+            stated.map_or(StatedType::Invalid, StatedType::Type)
         }
     }
 }
 
 /// Returns a recorded variable with its channels; `None` if a channel is missing or has another
 /// type.
-fn recorded(
+fn recorded_variable(
     file: &TdmsFile<File>,
     group: &ObjectPath,
     data_type: &DataType,
@@ -285,7 +285,7 @@ fn whole_updates(
 }
 
 /// Interprets a channel as a variable with one value per update; `None` if it cannot be one.
-fn alone(
+fn plain_channel(
     file: &TdmsFile<File>,
     channel: &Channel<'_, File>,
     group: &ObjectPath,
