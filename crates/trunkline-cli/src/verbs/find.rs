@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pattern = match targets.wanted.into_iter().next() {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
-        Some(Wanted::Wrong(problem)) => return Err(problem.of_all().into()),
+        Some(Wanted::Wrong(problem)) => return Err(problem.without_name().into()),
         None => return Ok(Exit::Done),
     };
     let connection = Connection::new(&targets.engine, context)?;

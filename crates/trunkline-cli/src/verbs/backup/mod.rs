@@ -160,7 +160,7 @@ impl From<&Finding> for Found {
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     // The first Ctrl-C takes effect between two pieces of a file.
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let done = match command {
         Subcommand::Create(args) => create(args, context),
         Subcommand::Verify(args) => verify(args, context),
@@ -184,7 +184,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         now,
         &mut watch(context, "copied"),
     );
-    let created = created.map_err(|error| of(error, context))?;
+    let created = created.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     let (copied_files, copied_bytes) = created.copied;
     context.list([Done {
@@ -196,14 +196,14 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     for finding in damage {
         let sentence = format!("it was damaged before it was copied: {}", finding.what);
         let problem = Problem::new(Exit::ProblemsFound, "damaged", sentence);
-        context.show(&problem.of(&finding.path), 0)?;
+        context.show(&problem.with_name(&finding.path), 0)?;
     }
     Ok(Exit::ProblemsFound.when(!damage.is_empty()))
 }
 
 fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     let verified = trunkline_backup::verify(&args.backup, &mut watch(context, "read"));
-    let verified = verified.map_err(|error| of(error, context))?;
+    let verified = verified.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     context.list(verified.findings.iter().map(Found::from))?;
     let manifest = &verified.manifest;
@@ -235,7 +235,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         context.clock.wall(),
         &mut watch(context, "read and copied"),
     );
-    let restored = restored.map_err(|error| of(error, context))?;
+    let restored = restored.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     let outcome = match restored.manifest {
         Some(_) => "restored",
@@ -288,7 +288,7 @@ pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
     Places {
         store: match &plan.engine.store {
             StoreChoice::File(path) => Some(path.clone()),
-            StoreChoice::Off | StoreChoice::Unsaid => None,
+            StoreChoice::Off | StoreChoice::Unset => None,
         },
         history: plan.history.as_ref().map(|history| history.folder.clone()),
     }
@@ -323,12 +323,12 @@ fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -
             );
             context.terminal.progress(&line);
         }
-        !context.interrupted.is_so()
+        !context.interrupted.is_pressed()
     }
 }
 
 /// Shows the individual findings of an error, and converts it.
-fn of(error: Error, context: &Context) -> CliError {
+fn cli_error(error: Error, context: &Context) -> CliError {
     let (exit, code) = match &error {
         Error::Interrupted => (Exit::Interrupted, "interrupted"),
         Error::Nothing | Error::NoPlace(_) => (Exit::Usage, "usage"),
@@ -352,7 +352,7 @@ fn of(error: Error, context: &Context) -> CliError {
     if let Error::Damaged { findings, .. } = &error {
         for finding in findings {
             let problem = Problem::new(Exit::ProblemsFound, "damaged", &finding.what);
-            if let Err(stop) = context.show(&problem.of(&finding.path), 0) {
+            if let Err(stop) = context.show(&problem.with_name(&finding.path), 0) {
                 return stop;
             }
         }

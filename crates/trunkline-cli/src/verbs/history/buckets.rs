@@ -194,7 +194,7 @@ pub(super) fn print(
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

@@ -22,8 +22,8 @@ pub(crate) use self::buckets::Bucket;
 pub(crate) use self::coverage::Coverage;
 pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
 use self::source::{Pages, Source};
-use crate::arguments::{longer_than_none, number};
-use crate::output::readings::{Plan, ReadingPrinter};
+use crate::arguments::{number, positive_duration};
+use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::{Metadata, ReadingView, counted};
 use crate::targets::{self, Wanted};
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = longer_than_none,
+        value_parser = positive_duration,
         conflicts_with = "points",
         allow_hyphen_values = true
     )]
@@ -315,9 +315,9 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
             buckets::print(&mut pages, &args.agg, time, left, context)?
         }
     };
-    let is_whole = count < left && !context.interrupted.is_so();
+    let is_whole = count < left && !context.interrupted.is_pressed();
     let unknown = match is_whole {
-        true => unknown::tell(&targets.wanted, &mut pages, context)?,
+        true => unknown::report(&targets.wanted, &mut pages, context)?,
         false => None,
     };
     if count == 0 && unknown.is_none() {
@@ -326,7 +326,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if state.is_empty() {
         return Ok(unknown.unwrap_or(Exit::Done));
     }
-    context.tell_as("history-fault", &state)?;
+    context.note_with_code("history-fault", &state)?;
     Ok(Exit::Lost)
 }
 
@@ -353,7 +353,7 @@ fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     let patterns = wanted.iter().map(|one| match one {
         Wanted::Pattern(pattern) => Ok(pattern.clone()),
         Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
-        Wanted::Wrong(problem) => Err(problem.clone().of_all().into()),
+        Wanted::Wrong(problem) => Err(problem.clone().without_name().into()),
     });
     patterns.collect()
 }
@@ -364,12 +364,12 @@ fn print_rows(
     most: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
-    let plan = Plan {
+    let options = PrinterOptions {
         name_width: 0,
         with_time: true,
         started: context.started,
     };
-    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, options)?;
     let (mut count, mut state) = (0, String::new());
     while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
@@ -389,20 +389,20 @@ fn print_rows(
                 match item {
                     HistoryItem::Reading(reading) => {
                         let name = &series.variable;
-                        let shown = ReadingView::recorded(name, &metadata, &reading, received);
-                        printer.print(&shown)?;
+                        let view = ReadingView::recorded(name, &metadata, &reading, received);
+                        printer.print(&view)?;
                         count += 1;
                         if count == most {
                             return Ok((count, state));
                         }
                     }
                     HistoryItem::Event { when, event } => {
-                        context.tell(&Event::new(&series.variable, when, event))?;
+                        context.notify(&Event::new(&series.variable, when, event))?;
                     }
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

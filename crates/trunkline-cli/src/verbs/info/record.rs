@@ -172,8 +172,8 @@ impl Info {
         let reading = match &opened.reading {
             Some(reading) => {
                 let received = context.clock.wall();
-                let shown = ReadingView::new(&info.name, &metadata, reading, received);
-                Reading::new(&shown, values)
+                let view = ReadingView::new(&info.name, &metadata, reading, received);
+                Reading::new(&view, values)
             }
             None => Reading::unread(&info.name, &metadata),
         };

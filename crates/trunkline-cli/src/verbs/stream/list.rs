@@ -262,10 +262,10 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
     let Some(endpoint) = found.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
         let problem = Problem::failed("unknown-endpoint", sentence);
-        return context.show(&problem.of(&args.end), 0);
+        return context.show(&problem.with_name(&args.end), 0);
     };
     let shown = Endpoint::of(endpoint);
-    context.sheet(&shown, shown.properties())?;
+    context.print_details(&shown, shown.properties())?;
     Ok(Exit::Done)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter, Result};
 use std::path::Path;
 
-use super::place::shown_out;
+use super::output_file::shown_out;
 use crate::counted;
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::terminal::escaped;

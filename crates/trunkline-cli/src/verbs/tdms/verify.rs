@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .verify(index.as_ref())
         .map_err(|error| not_readable(&args.file, &error))?;
     let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
-    found.extend(Found::dropped(file.report().findings_dropped, "more that"));
+    found.extend(Found::dropped(file.report().findings_dropped, ""));
     if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
         found.push(Found {
             byte: None,
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let findings = found.len();
     context.list(found)?;
     let summed = compared.as_ref().map(|compared| &compared.check);
-    context.tell(&TdmsEvent::TdmsVerified {
+    context.notify(&TdmsEvent::TdmsVerified {
         file: args.file.display().to_string(),
         segments: file.report().segments,
         channels: verified.channels,

@@ -10,7 +10,7 @@ use trunkline_types::DataType;
 use trunkline_types::history::{HistoryEvent, HistoryItem, HistorySeries};
 
 use super::{Failed, left_out};
-use crate::verbs::tdms::place::Out;
+use crate::verbs::tdms::output_file::OutputFile;
 use crate::{Context, Problem};
 
 /// Approximate bytes of updates that are buffered for one segment.
@@ -25,7 +25,7 @@ pub(super) struct Recording {
 
 /// The file that the recording appends to.
 #[derive(Clone)]
-struct Shared(Rc<RefCell<Out>>);
+struct Shared(Rc<RefCell<OutputFile>>);
 
 impl Segments for Shared {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -39,7 +39,7 @@ impl Segments for Shared {
 }
 
 impl Recording {
-    pub(super) fn new(out: Out) -> Self {
+    pub(super) fn new(out: OutputFile) -> Self {
         let out = Shared(Rc::new(RefCell::new(out)));
         Self {
             recording: VariableRecording::new(out.clone(), WAITING_BYTES),
@@ -115,7 +115,7 @@ impl Recording {
         Ok(true)
     }
 
-    pub(super) fn finish(mut self) -> Result<Out, Failed> {
+    pub(super) fn finish(mut self) -> Result<OutputFile, Failed> {
         self.recording.finish().map_err(failed)?;
         drop(self.recording);
         let out = Rc::try_unwrap(self.out.0).map(RefCell::into_inner);
