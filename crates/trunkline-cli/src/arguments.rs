@@ -32,7 +32,7 @@ pub(crate) struct Cli {
     pub(crate) global: GlobalArgs,
 }
 
-/// The verbs.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Get(verbs::get::Args),
@@ -96,9 +96,9 @@ pub(crate) enum Command {
     Help(verbs::help::Args),
 }
 
-/// Options of every command.
+/// Options of all commands.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
     /// URL of the engine; a name such as tl://HOST/LIBRARY/PATH overrides it
     #[arg(

@@ -249,8 +249,8 @@ impl Connection {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
             CallError::TimedOut { .. } => {
                 let sentence = format!(
-                    "the engine at {} gave no answer within {:?}; allow more time with -w, or \
-                     check the engine",
+                    "the engine at {} did not answer within {:?}; increase -w, or check the \
+                     engine",
                     self.address, self.timeout
                 );
                 Problem::new(Exit::TimedOut, "timed-out", sentence)

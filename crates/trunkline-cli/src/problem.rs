@@ -21,7 +21,7 @@ pub(crate) struct Problem {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
-    /// Exit code that it leads to.
+    /// Exit code of the command.
     #[serde(skip)]
     pub(crate) exit: Exit,
 }

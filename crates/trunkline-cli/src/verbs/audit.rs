@@ -69,7 +69,7 @@ pub(crate) struct Entry {
     /// The previous value, as text of at most 256 bytes. Left out when there was none.
     #[serde(skip_serializing_if = "String::is_empty")]
     old: String,
-    /// The value of the write, as text of at most 256 bytes; for an order, what it changed.
+    /// The value of the write, as text of at most 256 bytes; for an order, its changes.
     #[serde(skip_serializing_if = "String::is_empty")]
     new: String,
     /// Outcome of the action.

@@ -25,8 +25,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// computer
 ///
 /// The engine keeps everything in memory, apart from a history in a temporary folder, and runs until
-/// Ctrl-C. By default, only this machine can
-/// reach it. The command prints examples to try.
+/// Ctrl-C. By default, only this machine can reach it. The command prints examples to try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_meant_exactly_or_by_its_kind() {
+    fn type_matches_exactly_or_by_kind() {
         let ty = parse_type("array(f64, 3)").unwrap();
         assert!(is_type(&ty, "array") && is_type(&ty, "array(f64, 3)"));
         assert!(!is_type(&ty, "f64") && !is_type(&ty, "arr"));

@@ -45,7 +45,7 @@ pub(crate) struct Forced {
     data_type: String,
     /// The forced value.
     forced: Json,
-    /// The value of its source meanwhile. Left out when there is none yet.
+    /// The current value of its source. Left out when there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<Json>,
     /// Quality of that value. Only with `behind`.
@@ -54,9 +54,9 @@ pub(crate) struct Forced {
     /// When it was forced.
     #[schemars(extend("format" = "date-time"))]
     since: String,
-    /// Who forced it.
+    /// Principal that forced it.
     by: String,
-    /// Whether forcing is on, so that the variable shows the value.
+    /// Whether forcing is on and the variable shows the forced value.
     holds: bool,
     /// For people: the forced value, that of the source, and since when.
     #[serde(skip)]

@@ -18,7 +18,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// Explain a command; with `--json`, describe all commands in machine-readable form
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; `options` for the options of every command; `config` for the keys of
+    /// The command; `options` for the global options; `config` for the keys of
     /// configuration files; `schema` for the JSON Schema of the output; without it, a summary of
     /// all commands
     #[arg(value_name = "COMMAND")]
@@ -74,7 +74,7 @@ fn options() -> String {
     let cli = Cli::command();
     let globals = cli.get_arguments().filter(|one| one.is_global_set());
     clap::Command::new("trunkline COMMAND")
-        .about("Options that every command has")
+        .about("Options of all commands")
         .disable_help_flag(true)
         .args(globals.cloned())
         .render_long_help()

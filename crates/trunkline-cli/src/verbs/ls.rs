@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     /// Of a library: `running`, `stopped`; `ls` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    /// The name as the list shows it, if it is another one.
+    /// The displayed name, if it differs.
     #[serde(skip)]
     shown: Option<String>,
     #[serde(skip)]

@@ -249,7 +249,7 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
         };
         let unreadable = unreadable(one.unreadable, "update");
         let sentence = format!(
-            "{unreadable}; --exclude '{}' leaves the variable out",
+            "{unreadable}; use --exclude '{}' to leave the variable out",
             escaped(&name)
         );
         report(&name, "unreadable", &sentence, context)?;
@@ -568,7 +568,7 @@ fn not_played(error: &RecordingError) -> Problem {
         && let Some(channel) = error.channel()
     {
         let name = escaped(&name_of(channel));
-        found.hint = Some(format!("--exclude '{name}' plays the others"));
+        found.hint = Some(format!("use --exclude '{name}' to play the others"));
     }
     found
 }

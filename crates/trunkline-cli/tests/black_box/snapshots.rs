@@ -238,7 +238,7 @@ fn values_that_cannot_be_restored_are_reported() {
     assert!(
         parts
             .err
-            .contains("rig/sealed is not written: only its source writes it"),
+            .contains("rig/sealed is not written: it is read-only"),
         "{parts:?}"
     );
     assert_eq!(value(&served, "rig/level"), "5.0");

@@ -69,7 +69,7 @@ pub(crate) struct ListArgs {
     state: Vec<AlarmState>,
 }
 
-/// The alarms that a subcommand is about.
+/// The alarms that a subcommand applies to.
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one alarm of a variable.
@@ -173,7 +173,7 @@ pub(crate) struct Alarm {
     /// The operator's last comment.
     #[serde(skip_serializing_if = "String::is_empty")]
     comment: String,
-    /// When it returns from the shelf.
+    /// When the shelving ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     shelved_until: Option<String>,

@@ -47,7 +47,7 @@ pub(crate) struct VerifyArgs {
     backup: PathBuf,
 }
 
-/// Put a backup in the place of the store and the history of an engine, which must be stopped
+/// Replace the store and the history of a stopped engine with a backup
 ///
 /// All files of the backup are checked first. The places are those of the configuration. If the
 /// command is killed, run it again; until it is complete, the engine refuses to start.
@@ -79,7 +79,7 @@ pub(crate) struct EngineArgs {
 
 /// A line of `backup create` and `backup restore`.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "A backup, version 1")]
+#[schemars(title = "Result of `backup create` or `backup restore`, version 1")]
 pub(crate) struct Done {
     /// The folder of the backup.
     backup: String,
@@ -245,7 +245,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     let aside: Vec<String> = aside.map(|path| path.display().to_string()).collect();
     for path in &restored.aside {
         context.remark(&format!(
-            "what was there before is now {}",
+            "the previous data is now at {}",
             escaped_path(path)
         ))?;
     }

@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
     if form != ExportForm::Csv && is_terminal_output(path, context) {
-        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+        let sentence = "this format is binary, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
     let range = Range {

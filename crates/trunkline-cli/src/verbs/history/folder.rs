@@ -318,7 +318,7 @@ impl Found {
 /// The result of a command for a folder, on standard error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event")]
-#[schemars(title = "What was done with a history, version 1")]
+#[schemars(title = "Result of a command for a history folder, version 1")]
 pub(crate) enum FolderEvent {
     /// `history verify`: the folder was checked.
     #[serde(rename = "history-verified")]

@@ -100,13 +100,13 @@ pub(crate) struct Args {
     )]
     agg: Vec<Aggregate>,
 
-    /// Print the value at the time of --at, or at every multiple of --every: of numbers, the one on
-    /// the line between the readings before and after it; of others, that of the reading before.
-    /// Without these, or across a gap, there is no value
+    /// Print the value at the time of --at, or at every multiple of --every. Numbers are interpolated
+    /// linearly between the readings before and after; other values are those of the reading before.
+    /// Without these readings, or across a gap, there is no value
     #[arg(long, conflicts_with_all = ["last", "points", "plot"])]
     interpolated: bool,
 
-    /// As --interpolated, but the value is always that of the reading before, as of a setpoint
+    /// Like --interpolated, but always print the value of the reading before, as for a setpoint
     #[arg(long, conflicts_with_all = ["last", "points", "plot", "interpolated"])]
     stepped: bool,
 
@@ -119,9 +119,8 @@ pub(crate) struct Args {
     )]
     at: Option<String>,
 
-    /// Print how much of the time good data cover: for each variable the number of readings, of bad
-    /// ones and of missing updates, and the share of the time in which the value is known and not
-    /// bad
+    /// Print the coverage of each variable: the numbers of readings, bad readings and missing updates,
+    /// and the share of the time in which the value is known and not bad
     #[arg(
         long,
         conflicts_with_all = ["last", "every", "points", "plot", "interpolated", "stepped"]
@@ -142,7 +141,7 @@ pub(crate) struct Args {
     count: Option<u64>,
 }
 
-/// What is done with the folder of a history.
+/// The subcommands for the folder of a history.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(folder::LsArgs),

@@ -185,7 +185,7 @@ impl Follower<'_> {
                 self.engine = Some(engine);
             }
             Event::ItemError { .. } | Event::Ended { .. } => {
-                let sentence = "this engine keeps no alarm journal; update it";
+                let sentence = "this engine has no alarm journal; update the engine";
                 return Err(Problem::failed("not-supported", sentence).into());
             }
         }

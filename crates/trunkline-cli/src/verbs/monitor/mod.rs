@@ -28,8 +28,8 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
 /// updates that it allows the engine to skip. Connection losses and reconnections are reported on
 /// standard error. If the engine is not running yet, the command reports this on standard error and
-/// waits for it. A pattern also follows variables that are
-/// deployed later; variables that appear or disappear are reported on standard error.
+/// waits for it. A pattern also follows variables that are deployed later; variables that appear or
+/// disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {

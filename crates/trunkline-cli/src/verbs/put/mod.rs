@@ -69,7 +69,7 @@ fn expected(text: &str) -> Result<Expected, String> {
     })
 }
 
-/// Variables that are given an order without a value.
+/// Arguments of orders without a value.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OrderArgs {
     /// The variables

@@ -37,10 +37,10 @@ pub(crate) struct InfoArgs {
 pub(crate) struct Endpoint {
     /// Its URL.
     endpoint: String,
-    /// `writes` or `reads`; null when the endpoint has not reported anything yet: then the other
-    /// keys have no meaning either.
+    /// `writes` or `reads`; null if the endpoint has not reported its state yet; the other keys
+    /// then have no meaning.
     direction: Option<&'static str>,
-    /// Type of its elements; of a long type, the beginning.
+    /// Type of its elements; a long type is truncated.
     #[serde(rename = "type")]
     data_type: String,
     /// Whether the endpoint is connected to its peer.

@@ -169,7 +169,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = form(args)?;
     let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
     if is_binary && is_terminal_output(path, context) {
-        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+        let sentence = "this format is binary, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
     let version = match form {

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A TDMS file, version 1")]
 pub(crate) struct Contents {
-    /// The file, as it was given.
+    /// The file, as named on the command line.
     file: String,
     /// Its length.
     bytes: u64,

@@ -41,7 +41,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
             (times.data_type() == TdmsType::Time).then_some(times)
         };
         let Some((group, channel)) = groups.iter().find_map(|one| Some((one, times(one)?))) else {
-            return Err(no("the channels have no waveform in common".to_owned()));
+            return Err(no("the channels do not share a waveform".to_owned()));
         };
         if groups.len() > 1 {
             let group = escaped(&name_of(group));

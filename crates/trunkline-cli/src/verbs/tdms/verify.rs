@@ -39,11 +39,11 @@ impl Record for Found {
 }
 
 impl Found {
-    /// Returns a finding about further findings that were not kept, if there are any.
-    fn dropped(count: u64, which: &str) -> Option<Self> {
+    /// Returns a finding about further findings that are not listed, if there are any.
+    fn dropped(count: u64, of: &str) -> Option<Self> {
         (count > 0).then(|| Self {
             byte: None,
-            what: format!("{} {which} were not kept", counted(count, "finding")),
+            what: format!("{}{of} not listed", counted(count, "further finding")),
             advice: "correct those above first".to_owned(),
         })
     }
@@ -133,6 +133,6 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     }
     found.extend(Found::dropped(
         compared.check.findings_dropped,
-        "of the checksums that",
+        " of the checksums",
     ));
 }

@@ -93,7 +93,7 @@ fn write_problem(error: ArrowError) -> CliError {
     match error {
         ArrowError::IoError(_, error) => error.into(),
         other => Problem::usage(format!(
-            "the elements do not become Arrow: {other}"
+            "the elements cannot be converted to Arrow: {other}"
         ))
         .into(),
     }
@@ -292,7 +292,7 @@ mod tests {
         ] {
             let error = read(&of(ty), &[], 1).unwrap_err();
             assert!(
-                error.message.contains("no form in Arrow"),
+                error.message.contains("cannot be converted to Arrow"),
                 "{}",
                 error.message
             );
