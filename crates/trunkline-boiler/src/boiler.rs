@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trunkline_types::alarm::LimitLevel;
 use trunkline_types::{ArrayType, DataType, ElementType, Value};
 
-use super::books::{ENERGY_UNITS, Holding, MASS_UNITS};
+use super::books::{Balance, ENERGY_UNITS, MASS_UNITS};
 use super::commands::Target;
 use super::instruments::{FLAME_MAP, Instrument, TUBES, status};
 use super::parameters as p;
@@ -183,7 +183,7 @@ fn other() -> Vec<Variable> {
             .units("°C", 0)
             .about("Temperature of the boiler house, to the degree"),
         known("sim/steps", DataType::U64, |plant| {
-            Value::U64(plant.steps - plant.settled)
+            Value::U64(plant.steps - plant.settled_at)
         })
         .about("Steps of 0.1 s since the start"),
         measured("sim/time", Plant::seconds, 0.0)
@@ -191,14 +191,14 @@ fn other() -> Vec<Variable> {
             .about("Plant time since the start"),
         instrument("sim/skipped", DataType::F64, Instrument::Skipped)
             .units("s", 1)
-            .about("Plant time that was left out because scans came late"),
+            .about("Plant time skipped because scans were late"),
     ]
 }
 
-fn kilograms(holding: Holding) -> f64 {
-    holding.mass as f64 / MASS_UNITS
+fn kilograms(balance: Balance) -> f64 {
+    balance.mass as f64 / MASS_UNITS
 }
 
-fn megajoules(holding: Holding) -> f64 {
-    holding.energy as f64 / ENERGY_UNITS / 1e6
+fn megajoules(balance: Balance) -> f64 {
+    balance.energy as f64 / ENERGY_UNITS / 1e6
 }

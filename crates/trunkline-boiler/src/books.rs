@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 
 /// An amount in whole nanograms or microjoules. 128 bits hold the throughput of 10¹⁷ years; 64 bits
 /// would overflow within two months.
-pub type Whole = i128;
+pub type Amount = i128;
 
 /// A place that holds mass and energy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,29 +38,29 @@ pub enum Account {
 
 /// Mass and energy of one account.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Holding {
+pub struct Balance {
     /// Nanograms.
-    pub mass: Whole,
+    pub mass: Amount,
     /// Microjoules.
-    pub energy: Whole,
+    pub energy: Amount,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Books {
-    holdings: [Holding; ACCOUNTS],
-    opening: Holding,
+    balances: [Balance; ACCOUNTS],
+    opening: Balance,
 }
 
 impl Books {
     /// Opens the books of a plant with these contents, in kilograms and joules.
     pub fn open(inside: &[(Account, f64, f64)]) -> Self {
-        let mut holdings = [Holding::default(); ACCOUNTS];
+        let mut balances = [Balance::default(); ACCOUNTS];
         for (account, kilograms, joules) in inside {
-            holdings[*account as usize] = holding(*kilograms, *joules);
+            balances[*account as usize] = balance(*kilograms, *joules);
         }
         let mut books = Self {
-            holdings,
-            opening: Holding::default(),
+            balances,
+            opening: Balance::default(),
         };
         books.opening = books.stored();
         books
@@ -69,7 +69,7 @@ impl Books {
     /// Moves mass and energy from one account to another, in kilograms and joules. NaN moves
     /// nothing.
     pub fn transfer(&mut self, from: Account, to: Account, kilograms: f64, joules: f64) {
-        let amount = holding(kilograms, joules);
+        let amount = balance(kilograms, joules);
         self[from].mass -= amount.mass;
         self[from].energy -= amount.energy;
         self[to].mass += amount.mass;
@@ -100,38 +100,38 @@ impl Books {
     }
 
     /// Returns the contents of the plant.
-    pub fn stored(&self) -> Holding {
+    pub fn stored(&self) -> Balance {
         self.sum(INSIDE)
     }
 
     /// Returns the amounts that have entered since the books were opened.
-    pub fn received(&self) -> Holding {
+    pub fn received(&self) -> Balance {
         let sum = self.sum(SOURCES);
-        Holding {
+        Balance {
             mass: -sum.mass,
             energy: -sum.energy,
         }
     }
 
     /// Returns the amounts that have left since the books were opened.
-    pub fn delivered(&self) -> Holding {
+    pub fn delivered(&self) -> Balance {
         self.sum(SINKS)
     }
 
     /// Returns received minus delivered minus the change of the contents: 0 unless the books are
     /// wrong.
-    pub fn imbalance(&self) -> Holding {
+    pub fn imbalance(&self) -> Balance {
         let (received, delivered, stored) = (self.received(), self.delivered(), self.stored());
-        Holding {
+        Balance {
             mass: received.mass - delivered.mass - (stored.mass - self.opening.mass),
             energy: received.energy - delivered.energy - (stored.energy - self.opening.energy),
         }
     }
 
-    fn sum(&self, accounts: &[Account]) -> Holding {
+    fn sum(&self, accounts: &[Account]) -> Balance {
         accounts
             .iter()
-            .fold(Holding::default(), |sum, account| Holding {
+            .fold(Balance::default(), |sum, account| Balance {
                 mass: sum.mass + self[*account].mass,
                 energy: sum.energy + self[*account].energy,
             })
@@ -139,25 +139,25 @@ impl Books {
 }
 
 impl Index<Account> for Books {
-    type Output = Holding;
+    type Output = Balance;
 
-    fn index(&self, account: Account) -> &Holding {
-        &self.holdings[account as usize]
+    fn index(&self, account: Account) -> &Balance {
+        &self.balances[account as usize]
     }
 }
 
 impl IndexMut<Account> for Books {
-    fn index_mut(&mut self, account: Account) -> &mut Holding {
-        &mut self.holdings[account as usize]
+    fn index_mut(&mut self, account: Account) -> &mut Balance {
+        &mut self.balances[account as usize]
     }
 }
 
-fn holding(kilograms: f64, joules: f64) -> Holding {
+fn balance(kilograms: f64, joules: f64) -> Balance {
     // The cast rounds to the nearest whole number and turns NaN into 0. One transfer fits into 64
     // bits.
-    Holding {
-        mass: Whole::from((kilograms * MASS_UNITS).round() as i64),
-        energy: Whole::from((joules * ENERGY_UNITS).round() as i64),
+    Balance {
+        mass: Amount::from((kilograms * MASS_UNITS).round() as i64),
+        energy: Amount::from((joules * ENERGY_UNITS).round() as i64),
     }
 }
 

@@ -135,7 +135,7 @@ fn set_number(
             }
             if controls.pump_mode == PumpMode::Auto {
                 controls.pump_mode = PumpMode::Manual;
-                controls.say("Level control in MANUAL: the feed was set by hand".into());
+                controls.record_event("Level control in MANUAL: the feed was set by hand".into());
             }
             controls.feed = number;
         }
@@ -169,7 +169,7 @@ fn set_pump_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendRef
     }
     if plant.controls.pump_mode != mode {
         plant.controls.pump_mode = mode;
-        plant.controls.say(match mode {
+        plant.controls.record_event(match mode {
             PumpMode::Off => "Feed pump OFF".into(),
             PumpMode::Manual => "Level control in MANUAL".into(),
             PumpMode::Auto => "Level control in AUTO".into(),
@@ -203,7 +203,7 @@ fn set_burner_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendR
     }
     if plant.controls.burner_mode != mode {
         plant.controls.burner_mode = mode;
-        plant.controls.say(match mode {
+        plant.controls.record_event(match mode {
             BurnerMode::Off => "Burner OFF".into(),
             BurnerMode::Manual => "Pressure control in MANUAL".into(),
             BurnerMode::Auto => "Pressure control in AUTO".into(),

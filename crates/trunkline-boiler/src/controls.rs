@@ -55,7 +55,7 @@ pub enum TripCause {
 
 /// The plant values that the controls use.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Seen {
+pub struct PlantState {
     /// Drum level, %.
     pub level: f64,
     /// Drum pressure, bar.
@@ -187,10 +187,10 @@ impl Controls {
     }
 
     /// Computes one step: reads the plant and sets the commands of its valves.
-    pub fn step(&mut self, seen: &Seen, valves: &mut [Valve]) {
-        self.protect(seen);
-        self.feed(seen);
-        self.fire(seen);
+    pub fn step(&mut self, plant: &PlantState, valves: &mut [Valve]) {
+        self.protect(plant);
+        self.feed(plant);
+        self.fire(plant);
         let burning = matches!(self.burner, BurnerState::Ignition | BurnerState::Run);
         let fire = match self.burner {
             BurnerState::Ignition => p::FIRE_MIN,
@@ -209,37 +209,37 @@ impl Controls {
                 fire
             },
         );
-        let tank_error = self.tank_setpoint - seen.tank_level;
+        let tank_error = self.tank_setpoint - plant.tank_level;
         command(Tag::LV103, 25.0 + 10.0 * tank_error);
-        let tank_colder = p::TANK_TEMPERATURE - seen.tank_temperature;
+        let tank_colder = p::TANK_TEMPERATURE - plant.tank_temperature;
         command(Tag::TV104, 30.0 + 20.0 * tank_colder);
     }
 
     /// Records an event as a sentence for people.
-    pub fn say(&mut self, message: String) {
+    pub fn record_event(&mut self, message: String) {
         self.message = message.into();
         self.events = self.events.saturating_add(1);
     }
 
-    fn protect(&mut self, seen: &Seen) {
-        let lasting = if seen.level < p::LOW_WATER {
+    fn protect(&mut self, plant: &PlantState) {
+        let lasting = if plant.level < p::LOW_WATER {
             p::STEP_SECONDS
         } else {
             f64::NEG_INFINITY
         };
         self.low_water_seconds = (self.low_water_seconds + lasting).max(0.0);
         self.low_water = self.low_water_seconds >= p::LOW_WATER_SECONDS;
-        self.high_pressure = seen.pressure > p::HIGH_PRESSURE;
+        self.high_pressure = plant.pressure > p::HIGH_PRESSURE;
         let too_high = if self.high_water {
             p::HIGH_WATER_RESET
         } else {
             p::HIGH_WATER
         };
-        let high_water = seen.level > too_high;
+        let high_water = plant.level > too_high;
         if high_water && !self.high_water {
-            self.say(format!(
+            self.record_event(format!(
                 "Feed valve closed: high water, {:.1} %",
-                seen.level
+                plant.level
             ));
         }
         self.high_water = high_water;
@@ -248,24 +248,24 @@ impl Controls {
         } else {
             p::TANK_LOW
         };
-        let tank_low = seen.tank_level < too_empty;
+        let tank_low = plant.tank_level < too_empty;
         if tank_low && !self.tank_low {
-            self.say(format!(
+            self.record_event(format!(
                 "Feed pump stopped: feed tank at {:.1} %",
-                seen.tank_level
+                plant.tank_level
             ));
         }
         self.tank_low = tank_low;
     }
 
-    fn feed(&mut self, seen: &Seen) {
+    fn feed(&mut self, plant: &PlantState) {
         let runs = self.pump_mode != PumpMode::Off && !self.tank_low;
         if runs && !self.pump_runs {
             self.pump_starts = self.pump_starts.saturating_add(1);
         }
         self.pump_runs = runs;
-        let error = self.level_setpoint - seen.level;
-        let forward = FEED_PER_STEAM * seen.steam;
+        let error = self.level_setpoint - plant.level;
+        let forward = FEED_PER_STEAM * plant.steam;
         match self.pump_mode {
             PumpMode::Auto if runs && !self.high_water => {
                 self.feed = self.level.step(error, forward, 0.0);
@@ -278,7 +278,7 @@ impl Controls {
         }
     }
 
-    fn fire(&mut self, seen: &Seen) {
+    fn fire(&mut self, plant: &PlantState) {
         self.sequence_seconds += p::STEP_SECONDS;
         let cause = match (self.low_water, self.high_pressure) {
             (true, _) => Some(TripCause::LowWater),
@@ -286,30 +286,33 @@ impl Controls {
             _ => None,
         };
         let stopped = matches!(self.burner, BurnerState::Off | BurnerState::Trip);
-        let above = seen.pressure - self.pressure_setpoint;
+        let above = plant.pressure - self.pressure_setpoint;
         match (self.burner, cause) {
-            (_, Some(cause)) if !stopped => self.shut_down(cause, seen),
+            (_, Some(cause)) if !stopped => self.shut_down(cause, plant),
             (BurnerState::Trip, _) => {}
-            _ if self.burner_mode == BurnerMode::Off => self.enter(BurnerState::Off),
+            _ if self.burner_mode == BurnerMode::Off => self.set_burner_state(BurnerState::Off),
             (BurnerState::Off, None) if self.burner_mode == BurnerMode::Manual || above < -0.3 => {
-                self.say("Burner starts: purge".into());
-                self.enter(BurnerState::Purge);
+                self.record_event("Burner starts: purge".into());
+                self.set_burner_state(BurnerState::Purge);
             }
             (BurnerState::Purge, _) if self.sequence_seconds >= p::PURGE_SECONDS => {
-                self.enter(BurnerState::Ignition);
+                self.set_burner_state(BurnerState::Ignition);
             }
             (BurnerState::Ignition, _) if self.sequence_seconds >= p::IGNITION_SECONDS => {
                 self.burner_starts = self.burner_starts.saturating_add(1);
-                self.say("Burner burns".into());
-                self.enter(BurnerState::Run);
+                self.record_event("Burner running".into());
+                self.set_burner_state(BurnerState::Run);
             }
             (BurnerState::Run, _) if self.burner_mode == BurnerMode::Auto && above > 1.0 => {
-                self.say(format!("Burner stops: {:.1} bar are enough", seen.pressure));
-                self.enter(BurnerState::Off);
+                self.record_event(format!(
+                    "Burner stops: pressure reached, {:.1} bar",
+                    plant.pressure
+                ));
+                self.set_burner_state(BurnerState::Off);
             }
             _ => {}
         }
-        let forward = FIRE_PER_STEAM * seen.steam;
+        let forward = FIRE_PER_STEAM * plant.steam;
         let lowest = p::FIRE_MIN;
         match (self.burner, self.burner_mode) {
             (BurnerState::Run, BurnerMode::Auto) => {
@@ -325,27 +328,27 @@ impl Controls {
         }
     }
 
-    fn shut_down(&mut self, cause: TripCause, seen: &Seen) {
+    fn shut_down(&mut self, cause: TripCause, plant: &PlantState) {
         self.trip = Some(cause);
-        self.say(match cause {
-            TripCause::LowWater => format!("Burner tripped: low water, {:.1} %", seen.level),
+        self.record_event(match cause {
+            TripCause::LowWater => format!("Burner tripped: low water, {:.1} %", plant.level),
             TripCause::HighPressure => {
-                format!("Burner tripped: high pressure, {:.2} bar", seen.pressure)
+                format!("Burner tripped: high pressure, {:.2} bar", plant.pressure)
             }
         });
-        self.enter(BurnerState::Trip);
+        self.set_burner_state(BurnerState::Trip);
     }
 
     /// Clears a trip; the burner starts again according to its mode.
     pub fn reset(&mut self) {
         if self.burner == BurnerState::Trip {
             self.trip = None;
-            self.say("Burner reset".into());
-            self.enter(BurnerState::Off);
+            self.record_event("Burner reset".into());
+            self.set_burner_state(BurnerState::Off);
         }
     }
 
-    fn enter(&mut self, state: BurnerState) {
+    fn set_burner_state(&mut self, state: BurnerState) {
         if self.burner != state {
             self.burner = state;
             self.sequence_seconds = 0.0;

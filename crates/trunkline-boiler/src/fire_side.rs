@@ -26,7 +26,7 @@ fn burner() -> Vec<Variable> {
             labels(&["OFF", "PURGE", "IGNITION", "RUN", "TRIP"]),
             |plant| Value::Enum(plant.controls.burner as u32),
         )
-        .about("Where the burner's sequence stands"),
+        .about("State of the burner's sequence"),
         known("burner/step", DataType::U8, |plant| {
             Value::U8(plant.controls.burner as u8)
         })
@@ -56,7 +56,7 @@ fn burner() -> Vec<Variable> {
         known("burner/starts", DataType::U32, |plant| {
             Value::U32(plant.controls.burner_starts)
         })
-        .about("How often the burner has started"),
+        .about("Number of starts of the burner"),
         instrument(
             "burner/last_start",
             DataType::Timestamp,

@@ -161,7 +161,7 @@ impl Instruments {
         match self.last_start {
             Some((known, time)) if known == starts => time,
             _ => {
-                let ago = plant.steps.saturating_sub(plant.burner_started);
+                let ago = plant.steps.saturating_sub(plant.burner_started_at);
                 let ago = i64::try_from(ago.saturating_mul(p::STEP_NANOS)).unwrap_or(i64::MAX);
                 let time = wall.saturating_add_nanos(-ago);
                 self.last_start = Some((starts, time));

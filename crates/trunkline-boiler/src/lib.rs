@@ -92,7 +92,7 @@ pub struct SimServer {
     by_item: BTreeMap<String, u32>,
     published: Vec<Option<(Value, Quality)>>,
     ran_until: Option<Tick>,
-    carried_nanos: u64,
+    remainder_nanos: u64,
     slow_since: Option<Tick>,
     health: Health,
 }
@@ -150,7 +150,7 @@ impl SimServer {
             variables,
             by_item,
             ran_until: None,
-            carried_nanos: 0,
+            remainder_nanos: 0,
             slow_since: None,
             health: Health::default(),
         }
@@ -161,9 +161,9 @@ impl SimServer {
         let until = self.ran_until?;
         let passed = duration_nanos(now.since(until));
         self.ran_until = Some(now.max(until));
-        self.carried_nanos = self.carried_nanos.saturating_add(passed);
-        let due = self.carried_nanos / STEP_NANOS;
-        self.carried_nanos %= STEP_NANOS;
+        self.remainder_nanos = self.remainder_nanos.saturating_add(passed);
+        let due = self.remainder_nanos / STEP_NANOS;
+        self.remainder_nanos %= STEP_NANOS;
         let steps = due.min(duration_nanos(CATCH_UP_MAX) / STEP_NANOS);
         for _ in 0..steps {
             self.plant.step();
@@ -279,7 +279,7 @@ impl IoServer for SimServer {
 
     fn open(&mut self, now: Tick, _wall: Timestamp) -> Result<(), IoError> {
         self.ran_until = Some(now);
-        self.carried_nanos = 0;
+        self.remainder_nanos = 0;
         self.slow_since = None;
         self.published.fill(None);
         self.health.opened();
@@ -293,20 +293,20 @@ impl IoServer for SimServer {
         let skipped = self.run(now);
         let slow = self.slow_is_due(now);
         for index in 0..self.variables.len() {
-            let pace = self
+            let rule = self
                 .variables
                 .get(index)
-                .map(|variable| pace(&variable.source));
-            match pace {
-                Some(Pace::EveryScan) => self.publish(index, wall, true, scan),
-                Some(Pace::Slow) if slow => self.publish(index, wall, true, scan),
-                Some(Pace::OnChange) => self.publish(index, wall, false, scan),
-                Some(Pace::Slow) | None => {}
+                .map(|variable| publish_rule(&variable.source));
+            match rule {
+                Some(PublishRule::EveryScan) => self.publish(index, wall, true, scan),
+                Some(PublishRule::Slow) if slow => self.publish(index, wall, true, scan),
+                Some(PublishRule::OnChange) => self.publish(index, wall, false, scan),
+                Some(PublishRule::Slow) | None => {}
             }
         }
         self.health.scanned(skipped.map(|skipped| {
             format!(
-                "{:.1} s of plant time were left out: the scan came late",
+                "{:.1} s of plant time were skipped because the scan was late",
                 skipped.as_secs_f64()
             )
         }));
@@ -387,19 +387,19 @@ impl fmt::Debug for SimServer {
 
 /// When a variable is published.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum PublishRule {
     EveryScan,
     Slow,
     OnChange,
 }
 
-fn pace(source: &Source) -> Pace {
+fn publish_rule(source: &Source) -> PublishRule {
     match source {
-        Source::Measured(..) => Pace::EveryScan,
-        Source::Channel(channel) if channel.is_wired() => Pace::EveryScan,
-        Source::Channel(_) | Source::Known(_) | Source::Valve(..) => Pace::OnChange,
-        Source::Instrument(Instrument::LastStart | Instrument::Skipped) => Pace::OnChange,
-        Source::Instrument(_) => Pace::Slow,
+        Source::Measured(..) => PublishRule::EveryScan,
+        Source::Channel(channel) if channel.is_wired() => PublishRule::EveryScan,
+        Source::Channel(_) | Source::Known(_) | Source::Valve(..) => PublishRule::OnChange,
+        Source::Instrument(Instrument::LastStart | Instrument::Skipped) => PublishRule::OnChange,
+        Source::Instrument(_) => PublishRule::Slow,
     }
 }
 

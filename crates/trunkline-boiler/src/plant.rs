@@ -5,7 +5,7 @@
 //! the books. No mass or energy exists outside the books.
 
 use super::books::{Account, Books};
-use super::controls::{BurnerState, Controls, Seen};
+use super::controls::{BurnerState, Controls, PlantState};
 use super::flows::Flows;
 use super::parameters as p;
 use super::steam::{Mixture, Table};
@@ -42,9 +42,9 @@ pub struct Plant {
     /// Steps since the plant was created.
     pub steps: u64,
     /// Value of `steps` when the plant had settled and its books were opened.
-    pub settled: u64,
+    pub settled_at: u64,
     /// Value of `steps` at the last start of the burner.
-    pub burner_started: u64,
+    pub burner_started_at: u64,
     bubbles: f64,
     phases: [u64; 2],
 }
@@ -98,8 +98,8 @@ impl Plant {
             lifts: 0,
             variation: 4.0,
             steps: 0,
-            settled: 0,
-            burner_started: 0,
+            settled_at: 0,
+            burner_started_at: 0,
             bubbles: 0.0,
             phases: WAVES.map(|(steps, _)| rng.u64(0..steps)),
         };
@@ -112,7 +112,7 @@ impl Plant {
         for _ in 0..SETTLE_STEPS {
             self.step();
         }
-        self.settled = self.steps;
+        self.settled_at = self.steps;
         let inside = [Account::Drum, Account::Metal, Account::Tank];
         let held = inside.map(|account| {
             (
@@ -127,26 +127,26 @@ impl Plant {
     /// Computes one step of [`p::STEP_SECONDS`].
     pub fn step(&mut self) {
         let starts = self.controls.burner_starts;
-        let seen = self.seen();
-        self.controls.step(&seen, &mut self.valves);
-        self.spring();
+        let state = self.state();
+        self.controls.step(&state, &mut self.valves);
+        self.move_safety_valve();
         for valve in &mut self.valves {
             valve.step();
         }
         if self.controls.burner_starts != starts {
-            self.burner_started = self.steps;
+            self.burner_started_at = self.steps;
         }
         self.run_pump();
         let flows = self.flow();
-        self.enter(&flows);
+        self.book_flows(&flows);
         self.flows = flows;
-        self.resolve();
+        self.update_states();
         self.steps += 1;
     }
 
     /// Returns the values that the controls use.
-    pub fn seen(&self) -> Seen {
-        Seen {
+    pub fn state(&self) -> PlantState {
+        PlantState {
             level: self.level,
             pressure: self.pressure(),
             steam: self.flows.steam,
@@ -194,18 +194,18 @@ impl Plant {
 
     /// Returns the time since the plant had settled, s.
     pub fn seconds(&self) -> f64 {
-        (self.steps - self.settled) as f64 * p::STEP_SECONDS
+        (self.steps - self.settled_at) as f64 * p::STEP_SECONDS
     }
 
     /// Opens or closes the safety valve, depending on the pressure.
-    fn spring(&mut self) {
+    fn move_safety_valve(&mut self) {
         let pressure = self.pressure();
         let valve = &mut self.valves[Tag::PSV109 as usize];
         if pressure > p::SAFETY_LIFT && valve.command == 0.0 {
             valve.command = 100.0;
             self.lifts = self.lifts.saturating_add(1);
             self.controls
-                .say(format!("Safety valve lifts at {pressure:.2} bar"));
+                .record_event(format!("Safety valve lifts at {pressure:.2} bar"));
         } else if pressure < p::SAFETY_RESEAT {
             valve.command = 0.0;
         }
@@ -304,7 +304,7 @@ impl Plant {
     }
 
     /// Enters the flows of one step in the books.
-    fn enter(&mut self, flows: &Flows) {
+    fn book_flows(&mut self, flows: &Flows) {
         use Account::{
             Air, Ambient, BlowDown, Condensate, Drum, Electricity, Flue, Fuel, Gas, MakeUp, Metal,
             Overflow, SafetyValve, SteamUser, Tank, Vent,
@@ -347,7 +347,7 @@ impl Plant {
     }
 
     /// Computes the states from the books.
-    fn resolve(&mut self) {
+    fn update_states(&mut self) {
         let (mass, energy) = (
             self.books.mass(Account::Drum),
             self.books.energy(Account::Drum),

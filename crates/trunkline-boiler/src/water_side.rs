@@ -68,7 +68,7 @@ fn drum() -> Vec<Variable> {
         .units("µS/cm", 0)
         .about("Conductivity of the boiler water; blow-down lowers it"),
         instrument("drum/state", cluster, Instrument::DrumState).about(
-            "Level, pressure, temperature and whether the level is within its limits, as one",
+            "Level, pressure, temperature and whether the level is within limits, as one struct",
         ),
     ]
 }
@@ -89,13 +89,13 @@ fn steam() -> Vec<Variable> {
             command_percent(plant, Tag::FV102)
         })
         .units("%", 1)
-        .about("Main steam valve command: what the users want")
+        .about("Main steam valve command, set by the users' demand")
         .sets(Target::Valve(Tag::FV102)),
         known("steam/variation", DataType::F64, |plant| {
             Value::F64(plant.variation)
         })
         .units("%", 1)
-        .about("How much the users' draw varies by itself")
+        .about("Amplitude of the variation of the users' demand")
         .sets(Target::Variation),
         known("steam/delivered", DataType::F64, |plant| {
             Value::F64(plant.books.mass(Account::SteamUser) / 1000.0)
@@ -112,7 +112,7 @@ fn steam() -> Vec<Variable> {
         known("safety_valve/lifts", DataType::U32, |plant| {
             Value::U32(plant.lifts)
         })
-        .about("How often it has lifted"),
+        .about("Number of lifts of the safety valve"),
         measured("vent/flow", |plant| plant.flows.vent, 0.0)
             .units("kg/s", 3)
             .about("Steam through the roof vent XV110"),
@@ -140,20 +140,20 @@ fn feed() -> Vec<Variable> {
             .about("Motor current of the feed pump"),
         measured("pump/power", |plant| plant.flows.pump / 1000.0, 0.0)
             .units("kW", 2)
-            .about("Power of the feed pump that goes into the water"),
+            .about("Shaft power of the feed pump"),
         measured("pump/pressure", Plant::discharge_pressure, 0.02)
             .units("bar", 2)
             .range(0.0, 40.0)
-            .about("Pressure behind the feed pump, absolute"),
+            .about("Discharge pressure of the feed pump, absolute"),
         known("pump/starts", DataType::U32, |plant| {
             Value::U32(plant.controls.pump_starts)
         })
-        .about("How often the feed pump has started"),
+        .about("Number of starts of the feed pump"),
         known("pump/hours", DataType::F32, |plant| {
             Value::F32((plant.pump_seconds / 3600.0) as f32)
         })
         .units("h", 3)
-        .about("How long the feed pump has run"),
+        .about("Running time of the feed pump"),
         measured("feedwater/flow", |plant| plant.flows.feed, 0.006)
             .units("kg/s", 3)
             .range(-0.1, 8.0)

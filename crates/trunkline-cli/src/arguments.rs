@@ -32,7 +32,7 @@ pub(crate) struct Cli {
     pub(crate) global: GlobalArgs,
 }
 
-/// The verbs.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Get(verbs::get::Args),
@@ -96,9 +96,9 @@ pub(crate) enum Command {
     Help(verbs::help::Args),
 }
 
-/// Options of every command.
+/// Options of all commands.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
     /// URL of the engine; a name such as tl://HOST/LIBRARY/PATH overrides it
     #[arg(
@@ -119,7 +119,7 @@ pub(crate) struct GlobalArgs {
         env = "TRUNKLINE_TIMEOUT",
         hide_env_values = true,
         default_value = "2s",
-        value_parser = longer_than_none,
+        value_parser = positive_duration,
         allow_hyphen_values = true,
         global = true
     )]
@@ -323,7 +323,7 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a duration greater than zero.
-pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than 0".to_owned()),
         duration => Ok(duration),

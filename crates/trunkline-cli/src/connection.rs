@@ -19,7 +19,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Interval at which a command that waits for an engine checks whether to give up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(crate) fn opening(read: bool, describe: bool) -> OpenOptions {
+pub(crate) fn open_options(read: bool, describe: bool) -> OpenOptions {
     OpenOptions {
         read,
         describe,
@@ -129,11 +129,11 @@ impl Connection {
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
         let mut seen = std::collections::HashSet::new();
-        let mut looked = 0;
+        let mut hints = 0;
         for wanted in targets.wanted {
             match wanted {
-                Wanted::Wrong(problem) if looked < FOLDERS_LOOKED_MAX => {
-                    looked += 1;
+                Wanted::Wrong(problem) if hints < HINTS_MAX => {
+                    hints += 1;
                     entries.push(Err(self.with_library(problem)));
                 }
                 Wanted::Wrong(problem) => entries.push(Err(problem)),
@@ -180,12 +180,12 @@ impl Connection {
             return Ok(Vec::new());
         }
         let opened = self.call(|client, wait| client.open(names, options, wait))?;
-        let mut looked = 0;
+        let mut hints = 0;
         let results = opened.into_iter().zip(names).map(|(result, name)| {
             result.map_err(|fault| {
-                let mut problem = reading_fault(&fault).of(name);
-                if fault.code == FaultCode::UnknownName && looked < FOLDERS_LOOKED_MAX {
-                    looked += 1;
+                let mut problem = reading_fault(&fault).with_name(name);
+                if fault.code == FaultCode::UnknownName && hints < HINTS_MAX {
+                    hints += 1;
                     problem.hint = self.folder(name).or(problem.hint);
                 }
                 problem
@@ -249,8 +249,8 @@ impl Connection {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
             CallError::TimedOut { .. } => {
                 let sentence = format!(
-                    "the engine at {} gave no answer within {:?}; allow more time with -w, or \
-                     check the engine",
+                    "the engine at {} did not answer within {:?}; increase -w, or check the \
+                     engine",
                     self.address, self.timeout
                 );
                 Problem::new(Exit::TimedOut, "timed-out", sentence)
@@ -293,7 +293,8 @@ impl Entries {
     }
 }
 
-const FOLDERS_LOOKED_MAX: usize = 8;
+/// Maximum number of hints per command, because each takes a request to the engine.
+const HINTS_MAX: usize = 8;
 
 const NAME_SHOWN_MAX: usize = 80;
 
@@ -341,7 +342,9 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
 
 /// Returns the outcome of a write as a word, with its position, or a problem if the write failed or
 /// may have failed.
-pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Position>), Problem> {
+pub(crate) fn outcome_word(
+    outcome: &WriteOutcome,
+) -> Result<(&'static str, Option<Position>), Problem> {
     match outcome {
         WriteOutcome::Applied(position) => Ok(("applied", Some(*position))),
         WriteOutcome::Unchanged(position) => Ok(("unchanged", Some(*position))),
@@ -382,7 +385,7 @@ pub(crate) fn nothing_matches(pattern: &str) -> Problem {
 }
 
 pub(crate) fn no_match(pattern: &str, sentence: impl AsRef<str>) -> Problem {
-    Problem::failed(NO_MATCH, sentence).of(pattern)
+    Problem::failed(NO_MATCH, sentence).with_name(pattern)
 }
 
 const NO_MATCH: &str = "no-match";
@@ -391,7 +394,7 @@ pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
             let sentence = "the variable is write-only; its configuration sets this with `access`";
-            Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
+            Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).with_name(name))
         }
         _ => Ok(opened),
     }

@@ -104,7 +104,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline help options",
 ];
 
-pub(crate) fn shown(command: &str, verb: Option<&str>) -> String {
+pub(crate) fn examples_for(command: &str, verb: Option<&str>) -> String {
     let is_of = |line: &&&str| {
         let mut words = line.split(' ').skip(1);
         words.next() == Some(command) && (verb.is_none() || words.next() == verb)
@@ -165,7 +165,10 @@ mod tests {
         let cli = Cli::command();
         for command in cli.get_subcommands() {
             let name = command.get_name();
-            assert!(!shown(name, None).is_empty(), "{name} has no examples");
+            assert!(
+                !examples_for(name, None).is_empty(),
+                "{name} has no examples"
+            );
         }
         for line in EXAMPLES {
             let name = line.split(' ').nth(1).unwrap();

@@ -17,39 +17,39 @@ const CODE: i32 = Exit::Interrupted as i32;
 
 /// Counts presses of Ctrl-C; SIGTERM counts as a press.
 ///
-/// A command can handle the first presses itself ([`end_in_order`](Self::end_in_order)); the next
-/// one then ends the process at once. If it handles none, the first Ctrl-C completes the output
+/// A command can handle the first presses itself ([`handle_presses`](Self::handle_presses)); the
+/// next one then ends the process at once. If it handles none, the first Ctrl-C completes the output
 /// before the process ends; SIGTERM or a second press ends it at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupted(Arc<(Mutex<Seen>, Condvar)>);
+pub(crate) struct Interrupted(Arc<(Mutex<Presses>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Presses {
     /// Number of presses that the command handles itself. The next press ends the process.
     handled: u32,
-    presses: u32,
+    count: u32,
 }
 
 impl Interrupted {
     pub(crate) fn new(terminal: &Terminal) -> Result<Self, CliError> {
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(handler_problem)?;
         let interrupted = Self(Arc::default());
-        let (seen, terminal) = (interrupted.clone(), terminal.clone());
+        let (listener, terminal) = (interrupted.clone(), terminal.clone());
         let listen = move || {
             for signal in signals.forever() {
-                seen.press(signal, &terminal);
+                listener.press(signal, &terminal);
             }
         };
         let thread = thread::Builder::new().name("signals".to_owned());
-        thread.spawn(listen).map_err(no_signals)?;
+        thread.spawn(listen).map_err(handler_problem)?;
         Ok(interrupted)
     }
 
     fn press(&self, signal: i32, terminal: &Terminal) {
-        let mut seen = self.lock();
-        seen.presses = seen.presses.saturating_add(1);
-        match (seen.handled, seen.presses) {
-            (handled, presses) if presses <= handled => self.0.1.notify_all(),
+        let mut presses = self.lock();
+        presses.count = presses.count.saturating_add(1);
+        match (presses.handled, presses.count) {
+            (handled, count) if count <= handled => self.0.1.notify_all(),
             (0, 1) if signal == SIGTERM => {
                 // If the default handler fails, `exit` ends the process.
                 let _ = emulate_default_handler(signal);
@@ -74,40 +74,40 @@ impl Interrupted {
     }
 
     /// Leaves the first `presses` to the command. The next one ends the process.
-    pub(crate) fn end_in_order(&self, presses: u32) {
+    pub(crate) fn handle_presses(&self, presses: u32) {
         self.lock().handled = presses;
     }
 
-    pub(crate) fn is_so(&self) -> bool {
+    pub(crate) fn is_pressed(&self) -> bool {
         self.presses() > 0
     }
 
     pub(crate) fn presses(&self) -> u32 {
-        self.lock().presses
+        self.lock().count
     }
 
     /// Waits for the next press, for at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
-        let seen = self.lock();
-        let before = seen.presses;
+        let presses = self.lock();
+        let before = presses.count;
         // A failed wait returns early, and the caller checks again.
-        let _ = (self.0.1).wait_timeout_while(seen, timeout, |seen| seen.presses == before);
+        let _ = (self.0.1).wait_timeout_while(presses, timeout, |presses| presses.count == before);
     }
 
     /// Leaves all presses to the command, and waits for the first.
     pub(crate) fn wait_for_first(&self) {
-        self.end_in_order(u32::MAX);
-        while !self.is_so() {
+        self.handle_presses(u32::MAX);
+        while !self.is_pressed() {
             self.wait(Duration::from_secs(3600));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, Presses> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn no_signals(error: io::Error) -> Problem {
-    let sentence = format!("the system refuses a handler for Ctrl-C: {error}");
+fn handler_problem(error: io::Error) -> Problem {
+    let sentence = format!("cannot install a handler for Ctrl-C: {error}");
     Problem::failed("system", sentence)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Problem {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
-    /// Exit code that it leads to.
+    /// Exit code of the command.
     #[serde(skip)]
     pub(crate) exit: Exit,
 }
@@ -43,8 +43,8 @@ impl Problem {
         sentence: impl AsRef<str>,
     ) -> Self {
         let problem = match sentence.as_ref().split_once("; ") {
-            Some((message, hint)) => Self::stating(code, message).with_hint(hint),
-            None => Self::stating(code, sentence.as_ref()),
+            Some((message, hint)) => Self::from_message(code, message).with_hint(hint),
+            None => Self::from_message(code, sentence.as_ref()),
         };
         Self { exit, ..problem }
     }
@@ -55,7 +55,10 @@ impl Problem {
     }
 
     /// Same as [`failed`](Self::failed), but does not split a remedy from the message.
-    pub(crate) fn stating(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub(crate) fn from_message(
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             name: None,
             code: code.into(),
@@ -81,13 +84,13 @@ impl Problem {
 
     /// Makes this a problem of the whole command instead of one name.
     #[must_use]
-    pub(crate) fn of_all(mut self) -> Self {
+    pub(crate) fn without_name(mut self) -> Self {
         self.name = None;
         self
     }
 
     #[must_use]
-    pub(crate) fn of(mut self, name: &str) -> Self {
+    pub(crate) fn with_name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn remedy_becomes_the_hint() {
         let sentence = "no variable is named boiler/lvel; did you mean boiler/level?";
-        let sut = Problem::failed("unknown-name", sentence).of("boiler/lvel");
+        let sut = Problem::failed("unknown-name", sentence).with_name("boiler/lvel");
         assert_eq!(sut.sentence(), "not found (did you mean boiler/level?)");
         assert_eq!(
             crate::output::record::json(&sut),
@@ -199,7 +202,7 @@ mod tests {
     #[test]
     fn only_a_suggestion_follows_not_found() {
         let sentence = "no variable is named x/y; `trunkline find` lists the existing ones";
-        let sut = Problem::failed("unknown-name", sentence).of("x/y");
+        let sut = Problem::failed("unknown-name", sentence).with_name("x/y");
         assert_eq!(sut.sentence(), "not found");
     }
 }

@@ -18,7 +18,7 @@ use crate::terminal::escaped_path;
 /// is a symbolic link to a file, the file is replaced and the link stays.
 #[derive(Debug)]
 pub(crate) enum NewFile {
-    Beside {
+    Temporary {
         file: NamedTempFile,
         path: PathBuf,
         permissions: Option<Permissions>,
@@ -54,7 +54,7 @@ impl NewFile {
                 io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
                 kind => kind.into(),
             })?;
-        Ok(Self::Beside {
+        Ok(Self::Temporary {
             file,
             path,
             permissions,
@@ -63,7 +63,7 @@ impl NewFile {
 
     pub(crate) fn file_mut(&mut self) -> &mut File {
         match self {
-            Self::Beside { file, .. } => file.as_file_mut(),
+            Self::Temporary { file, .. } => file.as_file_mut(),
             Self::InPlace(file) => file,
         }
     }
@@ -71,7 +71,7 @@ impl NewFile {
     /// Flushes the file to disk and moves it to its place. Fails with `AlreadyExists` if a file is
     /// there and `may_replace` is false. If the move fails, an existing file stays unchanged.
     pub(crate) fn finish(self, may_replace: bool) -> io::Result<()> {
-        let Self::Beside {
+        let Self::Temporary {
             file,
             path,
             permissions,
@@ -111,7 +111,7 @@ pub(crate) fn replace(
 }
 
 /// Returns the problem to report for a file that cannot be written.
-pub(crate) fn unwritten(path: &Path, error: &io::Error) -> Problem {
+pub(crate) fn write_problem(path: &Path, error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
         io::ErrorKind::IsADirectory => is_folder("not-written", &escaped_path(path)),
@@ -202,13 +202,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for may_replace in [false, true] {
             let refused = replace(folder.path(), may_replace, |_| Ok(())).unwrap_err();
-            let problem = unwritten(folder.path(), &refused);
+            let problem = write_problem(folder.path(), &refused);
             let sentence = format!("{} is a folder (name a file)", escaped_path(folder.path()));
             assert_eq!(problem.sentence(), sentence);
         }
         let path = folder.path().join("none/out.csv");
         let refused = replace(&path, true, |_| Ok(())).unwrap_err();
-        let problem = unwritten(&path, &refused);
+        let problem = write_problem(&path, &refused);
         let sentence = format!(
             "{} cannot be written: there is no such folder",
             escaped_path(&path)

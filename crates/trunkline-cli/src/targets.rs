@@ -85,10 +85,10 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
 
 fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
     let wrong = |code: &'static str, sentence: String| {
-        Wanted::Wrong(Problem::failed(code, sentence).of(operand))
+        Wanted::Wrong(Problem::failed(code, sentence).with_name(operand))
     };
-    let (engine, text) = match place(operand, default) {
-        Ok(place) => place,
+    let (engine, text) = match split_url(operand, default) {
+        Ok(parts) => parts,
         Err(error) => return (default.clone(), wrong(BAD_NAME, error)),
     };
     let target = match Pattern::has_wildcards(&text) {
@@ -105,7 +105,7 @@ fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
 }
 
 /// Splits an operand into its engine and the name at that engine.
-pub(crate) fn place(operand: &str, default: &Url) -> Result<(Url, String), String> {
+pub(crate) fn split_url(operand: &str, default: &Url) -> Result<(Url, String), String> {
     if !operand.contains("://") {
         return Ok((default.clone(), operand.to_owned()));
     }

@@ -72,7 +72,7 @@ pub struct EngineConfig {
 pub enum StoreChoice {
     /// Not set: the composition root chooses.
     #[default]
-    Unsaid,
+    Unset,
     /// No store: deployments last as long as the engine.
     Off,
     File(PathBuf),
@@ -163,7 +163,7 @@ pub(crate) fn history_folder(engine: &EngineConfig, sources: &[PathBuf]) -> Path
     match (&engine.history, &engine.store) {
         (Some(folder), _) => folder.clone(),
         (None, StoreChoice::File(store)) => folder_of_store(store),
-        (None, StoreChoice::Off | StoreChoice::Unsaid) => {
+        (None, StoreChoice::Off | StoreChoice::Unset) => {
             let first = sources.first().and_then(|file| file.parent());
             first.unwrap_or(Path::new("")).join("history")
         }
@@ -185,7 +185,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             name: None,
-            store: StoreChoice::Unsaid,
+            store: StoreChoice::Unset,
             audit_entries: 100_000,
             audit_age: None,
             alarm_journal_entries: 1_000_000,

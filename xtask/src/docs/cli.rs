@@ -20,7 +20,7 @@ pub(super) const PAGE: &str = "docs/reference/cli.md";
 pub(super) struct Help {
     /// Version of this structure.
     pub v: u32,
-    /// Options every command takes.
+    /// Options of all commands.
     #[serde(default)]
     pub args: Vec<Arg>,
     /// The commands, in the order of the page.
@@ -181,7 +181,7 @@ marked `rw` may.
 "
     .to_owned();
     if !help.args.is_empty() {
-        page.push_str("\n## Options of every command\n");
+        page.push_str("\n## Global options\n");
         write_args(&mut page, &help.args);
     }
     for command in &help.commands {

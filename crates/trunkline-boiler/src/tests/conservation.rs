@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trunkline_types::Value;
 
-use super::super::books::{Account, Books, ENERGY_UNITS, Holding, MASS_UNITS};
+use super::super::books::{Account, Balance, Books, ENERGY_UNITS, MASS_UNITS};
 use super::super::commands::{Target, apply, limits};
 use super::super::flows::Flows;
 use super::super::parameters as p;
@@ -172,8 +172,8 @@ fn transfer_moves_the_same_amount_between_accounts() {
     books.transfer(Account::Tank, Account::Drum, 0.1, 7.0 / 3.0);
     books.transfer(Account::MakeUp, Account::Tank, 1.0 / 3.0, 0.1);
     books.transfer(Account::Drum, Account::SteamUser, 0.05, 1.0);
-    assert_eq!(books.imbalance(), Holding::default());
-    let kept = |mass, energy| Holding { mass, energy };
+    assert_eq!(books.imbalance(), Balance::default());
+    let kept = |mass, energy| Balance { mass, energy };
     assert_eq!(books[Account::Drum], kept(50_000_000_000, 1_333_333));
     assert_eq!(books.received(), kept(333_333_333_333, 100_000));
     assert_eq!(books.delivered(), kept(50_000_000_000, 1_000_000));
@@ -183,7 +183,7 @@ fn transfer_moves_the_same_amount_between_accounts() {
 fn nan_inputs_have_no_effect() {
     let mut books = Books::open(&[]);
     books.transfer(Account::Tank, Account::Drum, f64::NAN, f64::NAN);
-    assert_eq!(books[Account::Drum], Holding::default());
+    assert_eq!(books[Account::Drum], Balance::default());
 }
 
 #[test]
@@ -204,12 +204,12 @@ fn mass_and_energy_are_conserved_over_24_hours() {
             assert_sane(&plant);
             assert_eq!(
                 plant.books.imbalance(),
-                Holding::default(),
+                Balance::default(),
                 "at step {step}"
             );
             assert_eq!(
                 plant.books[Account::Gas],
-                Holding::default(),
+                Balance::default(),
                 "at step {step}"
             );
         }
@@ -239,8 +239,8 @@ proptest! {
             for _ in 0..steps {
                 plant.step();
             }
-            prop_assert_eq!(plant.books.imbalance(), Holding::default());
-            prop_assert_eq!(plant.books[Account::Gas], Holding::default());
+            prop_assert_eq!(plant.books.imbalance(), Balance::default());
+            prop_assert_eq!(plant.books[Account::Gas], Balance::default());
             assert_sane(&plant);
         }
     }

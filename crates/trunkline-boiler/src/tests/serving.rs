@@ -390,7 +390,7 @@ fn telegram_matches_its_description() {
 }
 
 #[test]
-fn the_last_start_is_a_time_that_stays() {
+fn time_of_the_last_start_does_not_change() {
     let mut rig = Rig::new(1);
     let first = rig.read("boiler/burner/last_start").0;
     assert_eq!(
@@ -429,7 +429,7 @@ fn opening_again_publishes_everything_again() {
 }
 
 #[test]
-fn a_prefix_makes_room_for_a_second_boiler_house() {
+fn prefix_allows_a_second_boiler_house() {
     let mut settings = Settings::new();
     settings.insert("prefix", Setting::String("north ".into()));
     settings.insert("seed", Setting::Integer(7));

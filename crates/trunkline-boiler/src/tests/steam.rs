@@ -12,7 +12,7 @@ fn close(found: f64, expected: f64, relative: f64) {
 
 /// The check values for programs in IAPWS SR1-86(1992), table 1.
 #[test]
-fn the_equations_give_the_releases_own_check_values() {
+fn equations_match_the_check_values_of_the_release() {
     let state = Saturation::at(373.1243 - KELVIN);
     close(state.pressure, 0.101_325e6, 1e-5);
     close(1.0 / state.liquid_volume, 958.365, 1e-6);

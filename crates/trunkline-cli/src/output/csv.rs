@@ -18,12 +18,12 @@ pub(crate) const HEADER: [&str; 10] = [
     "name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost",
 ];
 
-pub(crate) fn reading(shown: &ReadingView<'_>, values: ValueStyle) -> String {
-    let object = record::object(&Reading::new(shown, values));
+pub(crate) fn reading(view: &ReadingView<'_>, values: ValueStyle) -> String {
+    let object = record::object(&Reading::new(view, values));
     let cell = |column: &str| match (column, &object[column]) {
-        ("value", _) if shown.has_value => {
-            let data_type = &shown.metadata.data_type;
-            values.text(&shown.reading.sample.value, data_type, None)
+        ("value", _) if view.has_value => {
+            let data_type = &view.metadata.data_type;
+            values.text(&view.reading.sample.value, data_type, None)
         }
         (_, Json::Null) => String::new(),
         (_, Json::String(text)) => text.clone(),
@@ -155,8 +155,8 @@ mod tests {
                 "boiler/level,2026-11-20T21:39:04.123456789Z,NaN,f64,%,bad,sensor-failure,12,48213,3",
             ),
         ] {
-            let shown = ReadingView::new("boiler/level", &metadata, &reading, T);
-            let text = super::reading(&shown, ValueStyle::default());
+            let view = ReadingView::new("boiler/level", &metadata, &reading, T);
+            let text = super::reading(&view, ValueStyle::default());
             assert_eq!(text, expected);
             assert_eq!(parse(&text).unwrap()[0].cells.len(), HEADER.len());
         }

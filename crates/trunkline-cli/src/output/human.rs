@@ -21,25 +21,25 @@ pub(crate) struct HumanForm {
 }
 
 impl HumanForm {
-    pub(crate) fn line(&mut self, shown: &ReadingView<'_>) -> String {
-        let value = self.value(shown);
-        self.line_with(shown, &[&value])
+    pub(crate) fn line(&mut self, view: &ReadingView<'_>) -> String {
+        let value = self.value(view);
+        self.line_with(view, &[&value])
     }
 
     pub(crate) fn change(
         &mut self,
         old: Option<&str>,
-        shown: &ReadingView<'_>,
+        view: &ReadingView<'_>,
         remark: &str,
     ) -> String {
-        let new = self.value(shown);
+        let new = self.value(view);
         let mut line = match (self.is_table, self.is_terse) {
             (_, true) => return new,
             (true, _) => {
                 let arrow = old.map_or_else(String::new, |old| format!("{old} "));
-                self.line_with(shown, &[&format!("{arrow}→ {new}")])
+                self.line_with(view, &[&format!("{arrow}→ {new}")])
             }
-            (false, _) => self.line_with(shown, &[old.unwrap_or_default(), &new]),
+            (false, _) => self.line_with(view, &[old.unwrap_or_default(), &new]),
         };
         if self.is_table && !remark.is_empty() {
             line.push_str(&self.terminal.paint(Style::Dim, &format!("   ({remark})")));
@@ -47,44 +47,44 @@ impl HumanForm {
         line
     }
 
-    pub(crate) fn value(&self, shown: &ReadingView<'_>) -> String {
-        if !shown.has_value {
+    pub(crate) fn value(&self, view: &ReadingView<'_>) -> String {
+        if !view.has_value {
             return "-".to_owned();
         }
-        let metadata = shown.metadata;
+        let metadata = view.metadata;
         self.values.text(
-            &shown.reading.sample.value,
+            &view.reading.sample.value,
             &metadata.data_type,
             metadata.precision,
         )
     }
 
     /// Formats a line with `values` in place of the value; without a table, each is a separate column.
-    fn line_with(&mut self, shown: &ReadingView<'_>, values: &[&str]) -> String {
+    fn line_with(&mut self, view: &ReadingView<'_>, values: &[&str]) -> String {
         if self.is_terse {
             return values.concat();
         }
-        let time = self.time.as_mut().map(|time| match shown.is_written() {
-            true => time.text(shown.name, shown.times()),
+        let time = self.time.as_mut().map(|time| match view.is_written() {
+            true => time.text(view.name, view.times()),
             // A variable that was never written has a timestamp in 1970.
             false => "-".to_owned(),
         });
-        let marks = self.marks(shown);
+        let marks = self.marks(view);
         if !self.is_table {
-            let mut cells = vec![shown.name];
+            let mut cells = vec![view.name];
             cells.extend(time.as_deref());
             cells.extend_from_slice(values);
-            cells.push(&shown.metadata.units);
+            cells.push(&view.metadata.units);
             let marks: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
             let marks = marks.join(", ");
             cells.push(&marks);
             return tabbed(cells);
         }
-        let mut parts = vec![padded(&escaped(shown.name), self.name_width)];
+        let mut parts = vec![padded(&escaped(view.name), self.name_width)];
         let paint = |style, text: &str| self.terminal.paint(style, text);
         parts.extend(time.map(|time| paint(Style::Dim, &time)));
-        let value = paint(style(shown.reading.sample.quality), &values.concat());
-        parts.push(match shown.metadata.units.as_str() {
+        let value = paint(style(view.reading.sample.quality), &values.concat());
+        parts.push(match view.metadata.units.as_str() {
             "" => value,
             units => format!("{value} {}", escaped(units)),
         });
@@ -92,11 +92,11 @@ impl HumanForm {
         parts.join("   ")
     }
 
-    fn marks(&self, shown: &ReadingView<'_>) -> Vec<(String, Style)> {
+    fn marks(&self, view: &ReadingView<'_>) -> Vec<(String, Style)> {
         let mut marks = Vec::new();
-        let reading = shown.reading;
+        let reading = view.reading;
         let quality = reading.sample.quality;
-        if !shown.is_written() && !shown.has_value {
+        if !view.is_written() && !view.has_value {
             marks.push(("nothing written yet".to_owned(), Style::Bad));
         } else if self.is_wide || !quality.is_good() || quality.is_forced() {
             marks.push((quality.to_string(), style(quality)));

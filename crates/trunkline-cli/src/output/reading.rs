@@ -111,13 +111,13 @@ impl LostBy {
 }
 
 impl Reading {
-    pub(crate) fn new(shown: &ReadingView<'_>, values: ValueStyle) -> Self {
-        let (reading, sample) = (shown.reading, &shown.reading.sample);
+    pub(crate) fn new(view: &ReadingView<'_>, values: ValueStyle) -> Self {
+        let (reading, sample) = (view.reading, &view.reading.sample);
         let (source, engine) = (sample.source_timestamp, sample.engine_timestamp);
         let reason = sample.quality.reason();
         Self {
-            ts: shown.is_written().then(|| source.to_string()),
-            engine_ts: (shown.is_written() && engine != source).then(|| engine.to_string()),
+            ts: view.is_written().then(|| source.to_string()),
+            engine_ts: (view.is_written() && engine != source).then(|| engine.to_string()),
             q: Some(sample.quality.level().to_string()),
             reason: (reason != Reason::None).then(|| reason.to_string()),
             epoch: Some(values.wide(reading.position.epoch)),
@@ -127,7 +127,7 @@ impl Reading {
             stale: reading.stale.is_some(),
             age: reading.stale.map(Amount::from),
             own: reading.own,
-            ..Self::of_value(shown, None, values)
+            ..Self::of_value(view, None, values)
         }
     }
 
@@ -143,22 +143,22 @@ impl Reading {
 
     /// Returns the record of a value that was written, with the position of its update if known.
     pub(crate) fn of_value(
-        shown: &ReadingView<'_>,
+        view: &ReadingView<'_>,
         position: Option<Position>,
         values: ValueStyle,
     ) -> Self {
-        let (metadata, sample) = (shown.metadata, &shown.reading.sample);
+        let (metadata, sample) = (view.metadata, &view.reading.sample);
         let value = values.json(&sample.value, &metadata.data_type);
         Self {
-            value: Some(match shown.has_value {
+            value: Some(match view.has_value {
                 true => value.value,
                 false => Json::Null,
             }),
-            special: value.special.filter(|_| shown.has_value),
-            enc: value.enc.filter(|_| shown.has_value),
+            special: value.special.filter(|_| view.has_value),
+            enc: value.enc.filter(|_| view.has_value),
             epoch: position.map(|position| values.wide(position.epoch)),
             seq: position.map(|position| values.wide(position.sequence)),
-            ..Self::unread(shown.name, metadata)
+            ..Self::unread(view.name, metadata)
         }
     }
 }
@@ -173,8 +173,8 @@ mod tests {
 
     fn text(reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
-        let shown = ReadingView::new("boiler/level", &metadata, reading, T);
-        json(&super::Reading::new(&shown, ValueStyle::default()))
+        let view = ReadingView::new("boiler/level", &metadata, reading, T);
+        json(&super::Reading::new(&view, ValueStyle::default()))
     }
 
     #[test]

@@ -34,7 +34,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PrinterOptions {
     pub(crate) name_width: usize,
     /// Shows the time unless the user decides otherwise.
     pub(crate) with_time: bool,
@@ -59,11 +59,11 @@ impl ReadingPrinter {
     pub(crate) fn new(
         settings: &Settings,
         terminal: &Terminal,
-        plan: Plan,
+        options: PrinterOptions,
     ) -> Result<Self, CliError> {
         let values = settings.values;
         let is_wide = settings.columns == Columns::Wide;
-        let in_time = plan.with_time || is_wide;
+        let in_time = options.with_time || is_wide;
         let kind = match (settings.form, &settings.columns) {
             (Form::Json | Form::Jsonl, _) => {
                 if settings.form == Form::Json {
@@ -78,7 +78,7 @@ impl ReadingPrinter {
             (_, Columns::Template(template)) => Kind::Template {
                 template: template.clone(),
                 values,
-                time: settings.times.column(true, plan.started),
+                time: settings.times.column(true, options.started),
             },
             (form, columns) => Kind::Human(Box::new(HumanForm {
                 terminal: terminal.clone(),
@@ -86,8 +86,8 @@ impl ReadingPrinter {
                 is_terse: *columns == Columns::Terse,
                 is_wide,
                 values,
-                time: settings.times.column(in_time, plan.started),
-                name_width: plan.name_width,
+                time: settings.times.column(in_time, options.started),
+                name_width: options.name_width,
             })),
         };
         Ok(Self {
@@ -96,16 +96,16 @@ impl ReadingPrinter {
         })
     }
 
-    pub(crate) fn print(&mut self, shown: &ReadingView<'_>) -> Result<(), CliError> {
+    pub(crate) fn print(&mut self, view: &ReadingView<'_>) -> Result<(), CliError> {
         let line = match &mut self.kind {
-            Kind::Human(form) => form.line(shown),
+            Kind::Human(form) => form.line(view),
             Kind::Template {
                 template,
                 values,
                 time,
-            } => return self.terminal.lines(&template.line(shown, *values, time)),
-            Kind::Json(values) => json(&Reading::new(shown, *values)),
-            Kind::Csv(values) => csv::reading(shown, *values),
+            } => return self.terminal.lines(&template.line(view, *values, time)),
+            Kind::Json(values) => json(&Reading::new(view, *values)),
+            Kind::Csv(values) => csv::reading(view, *values),
         };
         self.terminal.line(&line)
     }

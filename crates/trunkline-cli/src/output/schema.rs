@@ -32,57 +32,57 @@ enum Event {
 /// Returns the schema of a reading, with those of the other lines under `$defs`.
 pub(crate) fn schema() -> Json {
     let definitions = [
-        ("error", of::<Problem>()),
-        ("write", of::<Written>()),
-        ("entry", of::<ls::Entry>()),
-        ("info", of::<info::record::Info>()),
-        ("step", of::<why::Finding>()),
-        ("saved", of::<snapshot::SavedLine>()),
-        ("difference", of::<snapshot::compare::Difference>()),
-        ("restored", of::<snapshot::restore::Restored>()),
-        ("library", of::<library::Outcome>()),
-        ("forced", of::<force::Forced>()),
-        ("forcing", of::<force::Forcing>()),
-        ("alarm", of::<alarm::Alarm>()),
-        ("alarm_action", of::<alarm::Acted>()),
-        ("alarm_entry", of::<alarm::Entry>()),
-        ("alarm_report", of::<alarm::Report>()),
-        ("audit", of::<audit::Entry>()),
-        ("history_interval", of::<history::Bucket>()),
-        ("history_coverage", of::<history::Coverage>()),
-        ("history_event", of::<history::Event>()),
-        ("history_series", of::<history::Listed>()),
-        ("history_folder", of::<history::Totals>()),
-        ("history_finding", of::<history::Found>()),
-        ("history_done", of::<history::FolderEvent>()),
-        ("backup", of::<backup::Done>()),
-        ("backup_finding", of::<backup::Found>()),
-        ("driver", of::<io::Driver>()),
-        ("limit", of::<limits::Limit>()),
-        ("event", of::<Event>()),
-        ("stream", of::<stream::events::StreamEvent>()),
-        ("stream_bench", of::<stream::bench::BenchEvent>()),
-        ("stream_endpoint", of::<stream::list::Endpoint>()),
-        ("tdms_file", of::<tdms::info::Contents>()),
-        ("tdms_row", of::<tdms::text::Row>()),
-        ("tdms_finding", of::<tdms::verify::Found>()),
-        ("tdms_event", of::<tdms::events::TdmsEvent>()),
+        ("error", schema_of::<Problem>()),
+        ("write", schema_of::<Written>()),
+        ("entry", schema_of::<ls::Entry>()),
+        ("info", schema_of::<info::record::Info>()),
+        ("step", schema_of::<why::Finding>()),
+        ("saved", schema_of::<snapshot::SavedLine>()),
+        ("difference", schema_of::<snapshot::compare::Difference>()),
+        ("restored", schema_of::<snapshot::restore::Restored>()),
+        ("library", schema_of::<library::Outcome>()),
+        ("forced", schema_of::<force::Forced>()),
+        ("forcing", schema_of::<force::Forcing>()),
+        ("alarm", schema_of::<alarm::Alarm>()),
+        ("alarm_action", schema_of::<alarm::Acted>()),
+        ("alarm_entry", schema_of::<alarm::Entry>()),
+        ("alarm_report", schema_of::<alarm::Report>()),
+        ("audit", schema_of::<audit::Entry>()),
+        ("history_interval", schema_of::<history::Bucket>()),
+        ("history_coverage", schema_of::<history::Coverage>()),
+        ("history_event", schema_of::<history::Event>()),
+        ("history_series", schema_of::<history::Listed>()),
+        ("history_folder", schema_of::<history::Totals>()),
+        ("history_finding", schema_of::<history::Found>()),
+        ("history_done", schema_of::<history::FolderEvent>()),
+        ("backup", schema_of::<backup::Done>()),
+        ("backup_finding", schema_of::<backup::Found>()),
+        ("driver", schema_of::<io::Driver>()),
+        ("limit", schema_of::<limits::Limit>()),
+        ("event", schema_of::<Event>()),
+        ("stream", schema_of::<stream::events::StreamEvent>()),
+        ("stream_bench", schema_of::<stream::bench::BenchEvent>()),
+        ("stream_endpoint", schema_of::<stream::list::Endpoint>()),
+        ("tdms_file", schema_of::<tdms::info::Contents>()),
+        ("tdms_row", schema_of::<tdms::text::Row>()),
+        ("tdms_finding", schema_of::<tdms::verify::Found>()),
+        ("tdms_event", schema_of::<tdms::events::TdmsEvent>()),
         #[cfg(target_os = "linux")]
-        ("recording", of::<record::recorded::RecordingEvent>()),
+        ("recording", schema_of::<record::recorded::RecordingEvent>()),
         #[cfg(target_os = "linux")]
-        ("recorded", of::<record::recorded::Recorded>()),
+        ("recorded", schema_of::<record::recorded::Recorded>()),
         #[cfg(target_os = "linux")]
-        ("record_notice", of::<record::notices::Notice>()),
+        ("record_notice", schema_of::<record::notices::Notice>()),
         #[cfg(target_os = "linux")]
-        ("record_listed", of::<record::list::Listed>()),
+        ("record_listed", schema_of::<record::list::Listed>()),
         #[cfg(target_os = "linux")]
-        ("record_content", of::<record::info::Content>()),
+        ("record_content", schema_of::<record::info::Content>()),
         #[cfg(target_os = "linux")]
-        ("record_bench", of::<record::bench::BenchedEvent>()),
+        ("record_bench", schema_of::<record::bench::BenchedEvent>()),
         #[cfg(target_os = "linux")]
-        ("played", of::<play::Played>()),
+        ("played", schema_of::<play::Played>()),
     ];
-    let mut root = of::<Reading>();
+    let mut root = schema_of::<Reading>();
     let dialect = "https://json-schema.org/draft/2020-12/schema";
     root.shift_insert(0, "$schema".to_owned(), dialect.into());
     let definitions = definitions.map(|(name, schema)| (name.to_owned(), schema.into()));
@@ -91,7 +91,7 @@ pub(crate) fn schema() -> Json {
     root.into()
 }
 
-fn of<R: JsonSchema>() -> Map<String, Json> {
+fn schema_of<R: JsonSchema>() -> Map<String, Json> {
     let settings = SchemaSettings::draft2020_12()
         .for_serialize()
         .with(|settings| {

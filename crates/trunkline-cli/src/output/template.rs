@@ -49,10 +49,13 @@ impl Template {
                 }
                 ('{', _) => {
                     let Some((word, after)) = rest.as_str().split_once('}') else {
-                        return Err(wrong(text, "a brace is not closed"));
+                        return Err(invalid(text, "a brace is not closed"));
                     };
                     let Some(word) = WORDS.into_iter().find(|known| *known == word) else {
-                        return Err(wrong(text, &format!("there is no placeholder {{{word}}}")));
+                        return Err(invalid(
+                            text,
+                            &format!("there is no placeholder {{{word}}}"),
+                        ));
                     };
                     if !plain.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut plain)));
@@ -60,7 +63,7 @@ impl Template {
                     parts.push(Part::Word(word));
                     rest = after.chars();
                 }
-                ('}', _) => return Err(wrong(text, "a closing brace has no opening brace")),
+                ('}', _) => return Err(invalid(text, "a closing brace has no opening brace")),
                 ('\\', Some(escaped @ ('t' | 'n' | '\\'))) => {
                     rest.next();
                     plain.push(match escaped {
@@ -80,11 +83,11 @@ impl Template {
 
     pub(crate) fn line(
         &self,
-        shown: &ReadingView<'_>,
+        view: &ReadingView<'_>,
         values: ValueStyle,
         time: &mut Option<TimeColumn>,
     ) -> String {
-        let (reading, sample, metadata) = (shown.reading, &shown.reading.sample, shown.metadata);
+        let (reading, sample, metadata) = (view.reading, &view.reading.sample, view.metadata);
         let mut line = String::new();
         for part in &self.0 {
             let word = match part {
@@ -95,20 +98,20 @@ impl Template {
                 Part::Word(word) => word,
             };
             match *word {
-                "name" => line.push_str(&escape(shown.name)),
-                "value" if shown.has_value => {
+                "name" => line.push_str(&escape(view.name)),
+                "value" if view.has_value => {
                     let text = values.text(&sample.value, &metadata.data_type, metadata.precision);
                     line.push_str(&text);
                 }
                 "units" => line.push_str(&escape(&metadata.units)),
                 "type" => put(&mut line, &metadata.data_type),
-                "time" if shown.is_written() => {
+                "time" if view.is_written() => {
                     if let Some(time) = time {
-                        line.push_str(&time.text(shown.name, shown.times()));
+                        line.push_str(&time.text(view.name, view.times()));
                     }
                 }
-                "ts" if shown.is_written() => put(&mut line, &sample.source_timestamp),
-                "engine_ts" if shown.is_written() => put(&mut line, &sample.engine_timestamp),
+                "ts" if view.is_written() => put(&mut line, &sample.source_timestamp),
+                "engine_ts" if view.is_written() => put(&mut line, &sample.engine_timestamp),
                 "quality" => put(&mut line, &sample.quality),
                 "epoch" => put(&mut line, &reading.position.epoch),
                 "seq" => put(&mut line, &reading.position.sequence),
@@ -135,7 +138,7 @@ fn put(line: &mut String, what: &dyn std::fmt::Display) {
     let _ = write!(line, "{what}");
 }
 
-fn wrong(text: &str, what: &str) -> Problem {
+fn invalid(text: &str, what: &str) -> Problem {
     let words = WORDS.map(|word| format!("{{{word}}}")).join(" ");
     Problem::usage(format!(
         "--format \"{text}\": {what}; the placeholders are {words}"
@@ -149,9 +152,9 @@ mod tests {
 
     fn line(template: &str, reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
-        let shown = ReadingView::new("boiler/level", &metadata, reading, T);
+        let view = ReadingView::new("boiler/level", &metadata, reading, T);
         let template = Template::parse(template).unwrap();
-        template.line(&shown, ValueStyle::default(), &mut None)
+        template.line(&view, ValueStyle::default(), &mut None)
     }
 
     #[test]
@@ -175,9 +178,9 @@ mod tests {
             ..metadata()
         };
         let reading = reading();
-        let shown = ReadingView::new("a/b", &metadata, &reading, T);
+        let view = ReadingView::new("a/b", &metadata, &reading, T);
         let template = Template::parse("{value} {units}\\n").unwrap();
-        let line = template.line(&shown, ValueStyle::default(), &mut None);
+        let line = template.line(&view, ValueStyle::default(), &mut None);
         assert_eq!(line, "72.41 m\\n\\u2028\n");
     }
 

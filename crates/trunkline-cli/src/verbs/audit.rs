@@ -2,7 +2,7 @@
 
 use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Timestamp};
 
-use crate::connection::{Connection, opening};
+use crate::connection::{Connection, open_options};
 use crate::instant::FORMS;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
     /// The previous value, as text of at most 256 bytes. Left out when there was none.
     #[serde(skip_serializing_if = "String::is_empty")]
     old: String,
-    /// The value of the write, as text of at most 256 bytes; for an order, what it changed.
+    /// The value of the write, as text of at most 256 bytes; for an order, its changes.
     #[serde(skip_serializing_if = "String::is_empty")]
     new: String,
     /// Outcome of the action.
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 /// Returns a hint if the engine does not audit writes to this variable.
 fn unaudited(connection: &Connection, names: &[String]) -> Option<String> {
     let name = names.first()?;
-    let opened = connection.open(&[name], opening(false, false)).ok()?;
+    let opened = connection.open(&[name], open_options(false, false)).ok()?;
     let variable = opened.into_iter().next()?.ok()?.variable;
     let info = connection.call(|client, wait| client.info(&[variable], wait));
     let info = info.ok()?.into_iter().next()?.ok()?;
@@ -238,7 +238,7 @@ pub(crate) fn pattern_of(
         None => None,
         Some(Wanted::Pattern(pattern)) => Some(pattern.clone()),
         Some(Wanted::Name(name)) => Some(Pattern::parse(name).map_err(bad_pattern)?),
-        Some(Wanted::Wrong(problem)) => return Err(problem.clone().of_all().into()),
+        Some(Wanted::Wrong(problem)) => return Err(problem.clone().without_name().into()),
     };
     Ok((targets, pattern))
 }

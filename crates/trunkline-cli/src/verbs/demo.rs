@@ -14,7 +14,7 @@ use trunkline_types::{Contract, Pattern, Reading};
 
 use super::io;
 use super::serve::{self, ListenArgs, ServeEvent};
-use crate::connection::{metadata, opening};
+use crate::connection::{metadata, open_options};
 use crate::output::Metadata;
 use crate::output::record::json;
 use crate::terminal::Style;
@@ -25,8 +25,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// computer
 ///
 /// The engine keeps everything in memory, apart from a history in a temporary folder, and runs until
-/// Ctrl-C. By default, only this machine can
-/// reach it. The command prints examples to try.
+/// Ctrl-C. By default, only this machine can reach it. The command prints examples to try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -73,10 +72,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }],
     });
     serve::apply(&mut plan, &args.listen);
-    context.interrupted.end_in_order(u32::MAX);
+    context.interrupted.handle_presses(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = Engine::from_plan_with(&plan, &io::drivers(), Some(trunkline_history::open))
-        .map_err(|error| serve::of_start(&error, &plan))?;
+        .map_err(|error| serve::start_problem(&error, &plan))?;
     match context.settings.is_json() {
         true => {
             let line = json(&ServeEvent::new(&engine, &plan));
@@ -167,7 +166,9 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let Ok(client) = engine.client() else {
         return Ok(());
     };
-    let opened = client.open(&[SHOWN], opening(false, true), WAIT_MAX).ok();
+    let opened = client
+        .open(&[SHOWN], open_options(false, true), WAIT_MAX)
+        .ok();
     let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else {
         return Ok(());
     };

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut orders = Orders::new(context)?;
     for library in plan.libraries {
         let name = library.name.clone();
-        orders.give(&name, "deployed", |client, wait| {
+        orders.run_order(&name, "deployed", |client, wait| {
             client.deploy(library, args.replace, wait)
         })?;
     }

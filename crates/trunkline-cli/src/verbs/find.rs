@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pattern = match targets.wanted.into_iter().next() {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
-        Some(Wanted::Wrong(problem)) => return Err(problem.of_all().into()),
+        Some(Wanted::Wrong(problem)) => return Err(problem.without_name().into()),
         None => return Ok(Exit::Done),
     };
     let connection = Connection::new(&targets.engine, context)?;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_meant_exactly_or_by_its_kind() {
+    fn type_matches_exactly_or_by_kind() {
         let ty = parse_type("array(f64, 3)").unwrap();
         assert!(is_type(&ty, "array") && is_type(&ty, "array(f64, 3)"));
         assert!(!is_type(&ty, "f64") && !is_type(&ty, "arr"));

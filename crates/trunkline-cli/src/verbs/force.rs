@@ -5,7 +5,7 @@ use trunkline::proto::ForcedEntry;
 use trunkline::{CallError, ForcedList, Write};
 
 use super::{library, put};
-use crate::connection::{Connection, metadata, opening};
+use crate::connection::{Connection, metadata, open_options};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::{CliError, Context, Exit};
@@ -45,7 +45,7 @@ pub(crate) struct Forced {
     data_type: String,
     /// The forced value.
     forced: Json,
-    /// The value of its source meanwhile. Left out when there is none yet.
+    /// The current value of its source. Left out when there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<Json>,
     /// Quality of that value. Only with `behind`.
@@ -54,9 +54,9 @@ pub(crate) struct Forced {
     /// When it was forced.
     #[schemars(extend("format" = "date-time"))]
     since: String,
-    /// Who forced it.
+    /// Principal that forced it.
     by: String,
-    /// Whether forcing is on, so that the variable shows the value.
+    /// Whether forcing is on and the variable shows the forced value.
     holds: bool,
     /// For people: the forced value, that of the source, and since when.
     #[serde(skip)]
@@ -106,13 +106,13 @@ fn list(context: &Context) -> Result<Exit, CliError> {
     let list = connection
         .client
         .forced(connection.timeout())
-        .map_err(|error| library::of_call(&connection, &error))?;
+        .map_err(|error| library::problem_of_order(&connection, &error))?;
     let mut table = context.table::<Forced>()?;
     let mut times = context.settings.times.column(true, context.started);
     let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
     // Values are formatted as everywhere else; the precision is missing for variables that cannot
     // be opened.
-    let opened = connection.open(&names, opening(false, true))?;
+    let opened = connection.open(&names, open_options(false, true))?;
     for (entry, opened) in list.entries.iter().zip(&opened) {
         let precision = opened.as_ref().ok().and_then(|o| metadata(o).precision);
         table.push(&forced(context, &list, entry, precision, &mut times))?;
@@ -170,7 +170,8 @@ pub(super) fn switch(
     order: impl FnOnce(&Connection) -> Result<ForcedList, CallError>,
 ) -> Result<Exit, CliError> {
     let connection = Connection::to_engine(context)?;
-    let list = order(&connection).map_err(|error| library::of_call(&connection, &error))?;
+    let list =
+        order(&connection).map_err(|error| library::problem_of_order(&connection, &error))?;
     context.list([Forcing {
         forcing,
         variables: list.total,

@@ -1,8 +1,8 @@
 //! `get`: reads variables once, all in one round trip.
 
-use crate::connection::{Connection, metadata, opening, readable};
+use crate::connection::{Connection, metadata, open_options, readable};
 use crate::output::ReadingView;
-use crate::output::readings::{Plan, ReadingPrinter};
+use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::targets;
 use crate::{CliError, Context, Exit, Tally};
 
@@ -28,14 +28,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let opened = connection.open_all(&entries, opening(true, true))?;
+    let opened = connection.open_all(&entries, open_options(true, true))?;
     let name_width = entries.width();
-    let plan = Plan {
+    let options = PrinterOptions {
         name_width,
         with_time: false,
         started: context.started,
     };
-    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, options)?;
     let mut tally = Tally::default();
     for (name, opened) in opened {
         match opened.and_then(|opened| readable(&name, opened)) {
@@ -45,9 +45,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 };
                 let received = context.clock.wall();
                 let metadata = metadata(&opened);
-                let shown = ReadingView::new(&name, &metadata, reading, received);
-                printer.print(&shown)?;
-                if !shown.has_value {
+                let view = ReadingView::new(&name, &metadata, reading, received);
+                printer.print(&view)?;
+                if !view.has_value {
                     tally.item_failed(Exit::Failed);
                 }
             }

@@ -18,7 +18,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// Explain a command; with `--json`, describe all commands in machine-readable form
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; `options` for the options of every command; `config` for the keys of
+    /// The command; `options` for the global options; `config` for the keys of
     /// configuration files; `schema` for the JSON Schema of the output; without it, a summary of
     /// all commands
     #[arg(value_name = "COMMAND")]
@@ -34,11 +34,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let is_json = context.settings.is_json();
     let text = match (&args.command, is_json) {
         (Some(name), _) if name == SCHEMA => format!("{:#}\n", schema()),
-        (_, true) => format!("{}\n", everything()),
+        (_, true) => format!("{}\n", describe_cli()),
         (None, false) => command().render_help().to_string(),
         (Some(name), false) if name == OPTIONS && args.verb.is_none() => options(),
         (Some(name), false) if name == CONFIG => configuration(args.verb.as_deref())?,
-        (Some(name), false) => of_command(name, args.verb.as_deref())?,
+        (Some(name), false) => command_help(name, args.verb.as_deref())?,
     };
     context.terminal.raw(text.as_bytes())?;
     Ok(Exit::Done)
@@ -60,7 +60,7 @@ pub(crate) fn command() -> clap::Command {
     let start = format!("{}\n{hint}", start.unwrap_or_default());
     cli.mut_subcommands(|command| {
         let name = command.get_name().to_owned();
-        let end = |verb: Option<&str>| format!("{}{hint}", examples::shown(&name, verb));
+        let end = |verb: Option<&str>| format!("{}{hint}", examples::examples_for(&name, verb));
         let command = command.mut_subcommands(|verb| {
             let end = end(Some(verb.get_name()));
             verb.after_help(end)
@@ -74,7 +74,7 @@ fn options() -> String {
     let cli = Cli::command();
     let globals = cli.get_arguments().filter(|one| one.is_global_set());
     clap::Command::new("trunkline COMMAND")
-        .about("Options that every command has")
+        .about("Options of all commands")
         .disable_help_flag(true)
         .args(globals.cloned())
         .render_long_help()
@@ -116,7 +116,7 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
     }
 }
 
-fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
+fn command_help(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     let mut cli = command();
     cli.build();
     let Some(found) = cli.find_subcommand(name) else {
@@ -149,7 +149,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
 }
 
 /// Describes the command line and the configuration as JSON, in version 1 of its format.
-fn everything() -> Json {
+fn describe_cli() -> Json {
     let cli = Cli::command();
     json!({
         "v": 1,

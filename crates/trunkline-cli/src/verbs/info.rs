@@ -15,7 +15,7 @@ use self::words::{
     access, alarm, deadband, fifo, held_by, range, read_by, scaling, source, writes,
 };
 use crate::arguments::{Form, number};
-use crate::connection::{Connection, opening, reading_fault};
+use crate::connection::{Connection, open_options, reading_fault};
 use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
@@ -54,13 +54,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&args.names, settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let opened = connection.open_all(&entries, opening(true, false))?;
+    let opened = connection.open_all(&entries, open_options(true, false))?;
     let there = opened.iter();
     let there = there.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
     let (names, variables): (Vec<_>, Vec<_>) =
         there.map(|(name, opened)| (name, opened.variable)).unzip();
-    let told = connection.call(|client, wait| client.info(&variables, wait))?;
-    let mut told = told.into_iter();
+    let infos = connection.call(|client, wait| client.info(&variables, wait))?;
+    let mut infos = infos.into_iter();
     let trends = match args.trend {
         Some(count) => trend::collect(&connection, &names, count, context)?,
         None => Vec::new(),
@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     for (name, opened) in opened {
         let result = opened.and_then(|opened| {
             let trend = trends.next().unwrap_or_default();
-            match told.next() {
-                Some(Err(fault)) => Err(reading_fault(&fault).of(&name)),
+            match infos.next() {
+                Some(Err(fault)) => Err(reading_fault(&fault).with_name(&name)),
                 Some(Ok(info)) => Ok(Some((opened, info, trend))),
                 None => Ok(None),
             }

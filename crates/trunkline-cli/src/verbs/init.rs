@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::replace::{exists, replace, unwritten};
+use crate::replace::{exists, replace, write_problem};
 use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         io::ErrorKind::AlreadyExists => exists(path),
         _ => Problem {
             code: "file".into(),
-            ..unwritten(path, &error)
+            ..write_problem(path, &error)
         },
     })?;
     let line = format!("{0} written; try: trunkline serve {0}", escaped_path(path));

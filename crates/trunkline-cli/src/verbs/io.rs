@@ -126,7 +126,7 @@ fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
         period: args.period,
         publish: args.publish,
     };
-    context.interrupted.end_in_order(u32::MAX);
+    context.interrupted.handle_presses(u32::MAX);
     let connect = connection::options(&engine, &context.settings, false);
     let provider = Provider::start(&connect, &options, server);
     let provider = provider.map_err(|error| Problem::system(&error))?;
@@ -210,13 +210,13 @@ fn show(
                  correct `source`"
             ),
         };
-        context.alarm(&sentence)?;
+        context.warn(&sentence)?;
     }
     let engine = status.engine_error.iter().map(|why| ("engine", why));
     let device = status.device_error.iter().map(|why| ("device", why));
     for (what, error) in engine.chain(device) {
         let sentence = format!("  {what}: {error}");
-        context.alarm(&sentence)?;
+        context.warn(&sentence)?;
     }
     terminal.flush()
 }

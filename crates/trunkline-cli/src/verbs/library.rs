@@ -33,10 +33,10 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
     let (Subcommand::Start(args) | Subcommand::Stop(args)) = command;
     for name in &args.libraries {
         match command {
-            Subcommand::Start(_) => orders.give(name, "started", |client, wait| {
+            Subcommand::Start(_) => orders.run_order(name, "started", |client, wait| {
                 client.start_library(name, wait)
             }),
-            Subcommand::Stop(_) => orders.give(name, "stopped", |client, wait| {
+            Subcommand::Stop(_) => orders.run_order(name, "stopped", |client, wait| {
                 client.stop_library(name, wait)
             }),
         }?;
@@ -105,7 +105,7 @@ impl<'c> Orders<'c> {
         })
     }
 
-    pub(super) fn give(
+    pub(super) fn run_order(
         &mut self,
         name: &str,
         outcome: &'static str,
@@ -113,7 +113,9 @@ impl<'c> Orders<'c> {
     ) -> Result<(), CliError> {
         let report = match order(&self.connection.client, self.connection.timeout()) {
             Ok(report) => report,
-            Err(error) => return self.failed(&of_call(&self.connection, &error).of(name)),
+            Err(error) => {
+                return self.failed(&problem_of_order(&self.connection, &error).with_name(name));
+            }
         };
         self.table.push(&Outcome {
             name: name.to_owned(),
@@ -138,7 +140,7 @@ impl<'c> Orders<'c> {
     }
 }
 
-pub(super) fn of_call(connection: &Connection, error: &CallError) -> Problem {
+pub(super) fn problem_of_order(connection: &Connection, error: &CallError) -> Problem {
     let CallError::Fault(fault) = error else {
         return connection.failed(error);
     };

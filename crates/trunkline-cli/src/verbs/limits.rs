@@ -8,7 +8,7 @@ use trunkline_types::name::NAME_BYTES_MAX;
 use trunkline_types::pattern::PATTERN_BYTES_MAX;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-use crate::connection::{Connection, opening};
+use crate::connection::{Connection, open_options};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::{ValueStyle, WideInt};
 use crate::terminal::Style;
@@ -118,7 +118,7 @@ fn measured(connection: &Connection) -> Result<HashMap<String, Option<u64>>, Cli
     let names = names.filter(|name| !name.is_empty());
     let names: Vec<String> = names.map(|name| format!("_engine/{name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let opened = connection.open(&names, opening(true, false))?;
+    let opened = connection.open(&names, open_options(true, false))?;
     let measured = names.iter().zip(opened).map(|(name, opened)| {
         // If the variable is missing, the engine does not make this measurement.
         let reading = opened.ok().and_then(|opened| opened.reading);

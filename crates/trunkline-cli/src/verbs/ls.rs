@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 /// Maximum number of libraries in an engine's answer. If there are more, they are collected from
 /// the names of the variables.
-const LIBRARIES_TOLD_MAX: usize = 1024;
+const LIBRARIES_LISTED_MAX: usize = 1024;
 
 /// One line of `ls` and `find`.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     /// Of a library: `running`, `stopped`; `ls` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    /// The name as the list shows it, if it is another one.
+    /// The displayed name, if it differs.
     #[serde(skip)]
     shown: Option<String>,
     #[serde(skip)]
@@ -128,7 +128,7 @@ struct Node {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let (engine, path) = place(args.path.as_deref().unwrap_or_default(), context)?;
+    let (engine, path) = parse_path(args.path.as_deref().unwrap_or_default(), context)?;
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
         "" => roots(&connection, args.tree, context)?,
@@ -151,11 +151,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 /// Returns the engine, and the path without trailing slashes.
-fn place(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
+fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     let default = targets::engine(&context.settings)?;
-    let wrong = |sentence: String| Problem::failed("bad-name", sentence).of(operand);
-    let place = targets::place(operand.trim_end_matches('/'), &default);
-    let (engine, path) = place.map_err(wrong)?;
+    let wrong = |sentence: String| Problem::failed("bad-name", sentence).with_name(operand);
+    let parts = targets::split_url(operand.trim_end_matches('/'), &default);
+    let (engine, path) = parts.map_err(wrong)?;
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls does not take patterns; use find").into());
     }
@@ -171,7 +171,7 @@ fn place(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
 /// Returns the libraries; for a tree, with their contents.
 fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, CliError> {
     let info = connection.call(Client::engine_info)?;
-    let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_TOLD_MAX;
+    let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_LISTED_MAX;
     let mut nodes: Vec<Node> = match is_by_name {
         true => tree(&connection.find("**", context)?, ""),
         false => Vec::new(),
@@ -257,7 +257,7 @@ fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Pro
     };
     let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));
     let sentence = format!("there is no library or folder {path}");
-    let mut problem = Problem::stating("unknown-name", sentence).of(path);
+    let mut problem = Problem::from_message("unknown-name", sentence).with_name(path);
     problem.hint = suggestion.map(|name| format!("did you mean {name}?"));
     Ok(problem)
 }

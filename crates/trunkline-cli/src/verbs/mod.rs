@@ -138,7 +138,7 @@ impl Context {
 
     /// Prints everything about one thing: the record as JSON, or one row for each property that is
     /// not empty.
-    pub(crate) fn sheet(
+    pub(crate) fn print_details(
         &self,
         record: &impl Record,
         properties: Vec<(&'static str, String, Style)>,
@@ -157,7 +157,7 @@ impl Context {
     }
 
     /// Writes a notice to standard error.
-    pub(crate) fn tell(&self, notice: &impl Notice) -> Result<(), CliError> {
+    pub(crate) fn notify(&self, notice: &impl Notice) -> Result<(), CliError> {
         self.terminal.note(&match self.settings.is_json() {
             true => json(notice),
             false => self
@@ -167,7 +167,11 @@ impl Context {
     }
 
     /// Writes a remark to standard error: a problem in JSON output, otherwise a sentence.
-    pub(crate) fn tell_as(&self, code: &'static str, sentence: &str) -> Result<(), CliError> {
+    pub(crate) fn note_with_code(
+        &self,
+        code: &'static str,
+        sentence: &str,
+    ) -> Result<(), CliError> {
         match self.settings.is_json() {
             true => self.terminal.note(&json(&Problem::failed(code, sentence))),
             false => self.terminal.note(sentence),
@@ -184,7 +188,7 @@ impl Context {
     }
 
     /// Writes a warning to standard error, always as text.
-    pub(crate) fn alarm(&self, sentence: &str) -> Result<(), CliError> {
+    pub(crate) fn warn(&self, sentence: &str) -> Result<(), CliError> {
         let terminal = &self.terminal;
         terminal.note(&terminal.error_paint(Style::Bad, sentence))
     }

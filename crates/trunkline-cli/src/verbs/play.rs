@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
-    RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
-    UpdateSource, VariablesPlayed, play_into_stream, play_into_variables, stopper,
+    GapMode, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions,
+    PlaybackError, RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed,
+    TdmsPlayback, UpdateSource, VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
 use trunkline::stream::ValueWriter;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Tick};
 
 use self::from_history::RecordedHistory;
-use super::record::{meet, problem};
+use super::record::{problem, wait_for_peer};
 use super::stream::{self, units::rate_text};
 use super::tdms::columns::{name_of, names_of};
-use super::tdms::sums::{say_sums, sums_of};
+use super::tdms::sums::{report_checksums, sums_of};
 use crate::arguments;
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Notice, Serialize};
@@ -161,7 +161,7 @@ const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let pace = match (args.full, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         (None, true) => {
             let recorded = RecordedVariables::open_series(args.file());
             let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
-            let is_whole = say_missing(recorded.missing(), context)?;
+            let is_whole = report_missing(recorded.missing(), context)?;
             check_sums(args, context)?;
             into_variables(args, &mut recorded, is_whole, pace, context)
         }
@@ -244,7 +244,7 @@ fn into_variables(
         }
         found
     })?;
-    PlayedInto::variables(&done).tell(started, context)?;
+    PlayedInto::variables(&done).notify(started, context)?;
     for failure in &done.failures {
         let sentence = escaped(&failure.sentence);
         let sentence = format!("{}: {sentence}", counted(failure.updates, "update"));
@@ -256,7 +256,7 @@ fn into_variables(
         };
         let unreadable = unreadable(one.unreadable, "update");
         let sentence = format!(
-            "{unreadable}; --exclude '{}' leaves the variable out",
+            "{unreadable}; use --exclude '{}' to leave the variable out",
             escaped(&name)
         );
         report(&name, "unreadable", &sentence, context)?;
@@ -284,7 +284,7 @@ fn all_left_out<'a>(args: &Args, mut names: impl Iterator<Item = &'a str>) -> Pr
         _ => "--exclude leaves all of them out".to_owned(),
     };
     let message = "none of the recording's variables can be played";
-    Problem::stating("nothing-to-play", message).with_hint(hint)
+    Problem::from_message("nothing-to-play", message).with_hint(hint)
 }
 
 /// Reports a part of the recording that was not played as it was recorded.
@@ -294,7 +294,7 @@ fn report(
     sentence: &str,
     context: &Context,
 ) -> Result<(), CliError> {
-    let problem = Problem::failed(code, sentence).of(name);
+    let problem = Problem::failed(code, sentence).with_name(name);
     context.terminal.problem(&problem, width(name))
 }
 
@@ -312,7 +312,7 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
         return Ok(());
     }
     let file = super::record::open(args.file())?;
-    match say_sums(&file, args.file(), context)? {
+    match report_checksums(&file, args.file(), context)? {
         false => Ok(()),
         true => {
             let sentence = "the recording is damaged and is not played; --unchecked plays it";
@@ -322,7 +322,7 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
 }
 
 /// Reports the missing parts of the recording. Returns true if there are none.
-fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, CliError> {
+fn report_missing(missing: &[MissingPart], context: &Context) -> Result<bool, CliError> {
     for part in missing {
         let problem = Problem::failed("missing", escaped(&part.to_string()));
         context.terminal.problem(&problem, 0)?;
@@ -422,8 +422,8 @@ impl PlayedInto {
         })
     }
 
-    fn tell(self, started: Tick, context: &Context) -> Result<(), CliError> {
-        context.tell(&Played {
+    fn notify(self, started: Tick, context: &Context) -> Result<(), CliError> {
+        context.notify(&Played {
             event: "played",
             what: self,
             seconds: context.clock.now().since(started).into(),
@@ -477,7 +477,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     };
     let in_recording = |error: PlaybackError| not_played(&error.into());
     let recording = Recording::open(args.file(), &selection).map_err(in_recording)?;
-    let is_whole = say_missing(recording.missing(), context)?;
+    let is_whole = report_missing(recording.missing(), context)?;
     check_sums(args, context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
         let is_unknown = matches!(error, PlaybackError::NoRate { .. });
@@ -502,7 +502,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let started = context.clock.now();
     let data_type = args.data_type.clone().unwrap_or(DataType::F64);
     let Some(mut stream) = create(args, url, data_type, context)? else {
-        return nobody_came(started, context);
+        return no_reader(started, context);
     };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
@@ -535,7 +535,7 @@ fn create(
     let options = stream::options(args.to.as_deref(), context)?;
     let at = url.to_owned();
     let create = move || ValueWriter::create(&at, &data_type, options);
-    meet(url, create, || context.interrupted.is_so(), context)
+    wait_for_peer(url, create, || context.interrupted.is_pressed(), context)
 }
 
 /// Waits until the reader has received everything, and prints the summary. `of_what` is `row` or
@@ -548,7 +548,7 @@ fn close(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let left = stream.close(context.settings.explicit_timeout()).elements;
-    PlayedInto::stream(done, left, Some(of_what)).tell(started, context)?;
+    PlayedInto::stream(done, left, Some(of_what)).notify(started, context)?;
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
@@ -575,13 +575,13 @@ fn not_played(error: &RecordingError) -> Problem {
         && let Some(channel) = error.channel()
     {
         let name = escaped(&name_of(channel));
-        found.hint = Some(format!("--exclude '{name}' plays the others"));
+        found.hint = Some(format!("use --exclude '{name}' to play the others"));
     }
     found
 }
 
-fn nobody_came(started: Tick, context: &Context) -> Result<Exit, CliError> {
-    PlayedInto::stream(&StreamPlayed::default(), 0, None).tell(started, context)?;
+fn no_reader(started: Tick, context: &Context) -> Result<Exit, CliError> {
+    PlayedInto::stream(&StreamPlayed::default(), 0, None).notify(started, context)?;
     Ok(Exit::Interrupted)
 }
 
@@ -603,7 +603,7 @@ impl<'a> Watch<'a> {
     /// Stops playing after Ctrl-C, and shows progress. `played` counts updates or rows; `text`
     /// formats the progress with the rate per second.
     fn poll(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
-        if self.context.interrupted.is_so() {
+        if self.context.interrupted.is_pressed() {
             self.stopper = None;
         }
         let (now, terminal) = (self.context.clock.now(), &self.context.terminal);

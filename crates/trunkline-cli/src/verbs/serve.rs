@@ -69,7 +69,7 @@ const LISTEN_FORM: &str =
 /// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
-const STORE_LOOK: Duration = Duration::from_secs(1);
+const FAILURE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time that connections get to send their queued data at shutdown.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -135,15 +135,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let Some(advice) = advice {
         context.terminal.note(&advice)?;
     }
-    context.interrupted.end_in_order(u32::MAX);
+    context.interrupted.handle_presses(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
-    let told = failures(&engine);
-    for sentence in told.iter().flatten().cloned().chain(engine.store_damage()) {
-        context.alarm(&format!("*** {sentence}"))?;
+    let reported = failures(&engine);
+    for sentence in reported
+        .iter()
+        .flatten()
+        .cloned()
+        .chain(engine.store_damage())
+    {
+        context.warn(&format!("*** {sentence}"))?;
     }
-    let watch = watch_failures(&engine, told, context)?;
+    let watch = watch_failures(&engine, reported, context)?;
     context.interrupted.wait_for_first();
     drop(watch);
     engine.shutdown(GRACE);
@@ -169,7 +174,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
                 location,
                 kind: StoreErrorKind::InUse,
             })) => format!("the history {location}"),
-            _ => return started.map_err(|error| of_start(&error, plan).into()),
+            _ => return started.map_err(|error| start_problem(&error, plan).into()),
         };
         if attempt == 0 {
             let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
@@ -182,7 +187,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         context.interrupted.wait(STORE_PAUSE);
     }
     Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open))
-        .map_err(|error| of_start(&error, plan).into())
+        .map_err(|error| start_problem(&error, plan).into())
 }
 
 /// Messages for the recovery of the store, of the history and of its spool.
@@ -219,8 +224,8 @@ fn watch_failures(
 ) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
-    let look = move || {
-        while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+    let check = move || {
+        while ended.recv_timeout(FAILURE_CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
             let now = failures(&engine);
             for ((before, now), recovered) in before.iter().zip(&now).zip(RECOVERED) {
                 let sentence = match (before, now) {
@@ -235,7 +240,7 @@ fn watch_failures(
         }
     };
     let thread = std::thread::Builder::new().name("failure-watch".to_owned());
-    thread.spawn(look).map_err(|error| {
+    thread.spawn(check).map_err(|error| {
         let sentence = format!("the system cannot start another thread: {error}");
         Problem::failed("system", sentence)
     })?;
@@ -251,8 +256,8 @@ pub(super) fn store(
     match (given, &plan.engine.store) {
         (Some(none), _) if none == Path::new("none") => Ok((StoreChoice::Off, None)),
         (Some(path), _) => Ok((StoreChoice::File(path.to_owned()), None)),
-        (None, StoreChoice::Unsaid) => default_store(plan),
-        (None, said) => Ok((said.clone(), None)),
+        (None, StoreChoice::Unset) => default_store(plan),
+        (None, choice) => Ok((choice.clone(), None)),
     }
 }
 
@@ -269,8 +274,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
         return Ok((StoreChoice::Off, has_retained.then(|| advice.to_owned())));
     }
     let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
-        let advice = "*** nothing survives a restart: none of STATE_DIRECTORY, XDG_STATE_HOME and \
-                      HOME names a folder; name a file with --store, or write `--store none`";
+        let advice = "*** nothing survives a restart: STATE_DIRECTORY, XDG_STATE_HOME and HOME do \
+                      not name a folder; use --store FILE, or --store none";
         return Ok((StoreChoice::Off, Some(advice.to_owned())));
     };
     let mut folders = std::fs::DirBuilder::new();
@@ -369,7 +374,7 @@ pub(super) fn warn(
             "*** at most {sessions} connections at a time, not {wanted}: the system limits the \
              file descriptors of this process; raise its `ulimit -n`"
         );
-        context.alarm(&sentence)?;
+        context.warn(&sentence)?;
     }
     let addresses = engine.local_addrs();
     let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
@@ -383,10 +388,10 @@ pub(super) fn warn(
                 "*** insecure: everyone who reaches {address} may read and write every variable"
             ),
         };
-        context.alarm(&sentence)?;
+        context.warn(&sentence)?;
     }
     match addresses.iter().find(is_local) {
-        Some(address) if !plan.engine.same_user => context.alarm(&format!(
+        Some(address) if !plan.engine.same_user => context.warn(&format!(
             "*** every user of this machine may read and write every variable over {address}; \
              start with --same-user to admit only your own programs"
         )),
@@ -407,11 +412,11 @@ pub(super) fn urls(engine: &Engine) -> Vec<String> {
 pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), CliError> {
     // Only the engine knows which libraries its I/O servers publish.
     let timeout = context.settings.timeout;
-    let told = engine
+    let info = engine
         .client()
         .ok()
         .and_then(|client| client.engine_info(timeout).ok());
-    let libraries = told.map(|info| info.libraries).unwrap_or_default();
+    let libraries = info.map(|info| info.libraries).unwrap_or_default();
     let names = libraries.iter().map(|library| width(&library.name));
     let width = names.max().unwrap_or(0);
     for library in &libraries {
@@ -449,7 +454,7 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
     Ok(Exit::ProblemsFound)
 }
 
-pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
+pub(super) fn start_problem(error: &StartError, plan: &DeploymentPlan) -> Problem {
     match error {
         StartError::Bind(bind) => {
             let (exit, code) = match bind {

@@ -38,11 +38,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                     counted(variables, "variable")
                 );
                 let problem = Problem::new(Exit::Refused, "not-confirmed", sentence);
-                orders.failed(&problem.of(name))?;
+                orders.failed(&problem.with_name(name))?;
                 continue;
             }
         }
-        orders.give(name, "undeployed", |client, wait| {
+        orders.run_order(name, "undeployed", |client, wait| {
             client.undeploy(name, args.force, wait)
         })?;
     }

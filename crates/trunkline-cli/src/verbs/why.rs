@@ -53,7 +53,7 @@ pub(crate) struct Finding {
     /// What to do next. Left out when there is nothing to do.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
-    /// People read the hint in the last line.
+    /// True in a table, where the last line shows the hint.
     #[serde(skip)]
     is_in_table: bool,
 }
@@ -215,7 +215,7 @@ fn clock(offset_seconds: f64) -> Finding {
     if offset_seconds.abs() <= CLOCK_OFFSET_MAX_SECONDS {
         return ok(
             "clock",
-            "the engine's clock and this machine's agree".to_owned(),
+            "the clocks of the engine and this machine agree".to_owned(),
         );
     }
     let direction = match offset_seconds > 0.0 {
@@ -224,7 +224,7 @@ fn clock(offset_seconds: f64) -> Finding {
     };
     let offset = offset_seconds.abs();
     let sentence = format!("the engine's clock is {offset:.1} s {direction} this machine's");
-    let hint = "synchronise both; times shown are the engine's or its sources'";
+    let hint = "synchronize both clocks; times are those of the engine or its sources";
     finding("clock", Verdict::Note, sentence, hint)
 }
 

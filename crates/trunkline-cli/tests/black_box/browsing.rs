@@ -162,7 +162,7 @@ fn info_as_text_shows_all_properties() {
         "  type         f64",
         "  range        0 to 100",
         "  access       read-write",
-        "  source       none: it changes only when a client writes it",
+        "  source       none: only clients write it",
         "  subscribers  0",
         "  deadband     5 % for clients, 0 % for its source",
     ] {

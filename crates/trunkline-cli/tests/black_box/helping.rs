@@ -116,7 +116,7 @@ fn help_explains_a_command_and_lists_all_commands() {
     assert!(all.out.contains("monitor"), "{}", all.out);
     let one = run(&["help", "monitor"]);
     assert!(one.out.contains("--contract"), "{}", one.out);
-    // The options of every command are after one line.
+    // The global options are after one line.
     assert!(one.out.contains("trunkline help options"), "{}", one.out);
     assert!(!one.out.contains("--scientific"), "{}", one.out);
     assert!(

@@ -725,7 +725,7 @@ fn wrong_folders_and_options_are_refused() {
         "{}",
         before.err
     );
-    // Options of every command may be anywhere.
+    // Global options may be anywhere.
     let folder = plant.path("plant.history");
     let listed = plant.done(&["history", "--json", "ls", &folder]);
     assert_eq!(checked(&listed.out, Some("history_series")).len(), 3);

@@ -234,11 +234,11 @@ fn values_that_cannot_be_restored_are_reported() {
     let parts = served.run(&["snapshot", "restore", &file, "--yes", "--if-unchanged"]);
     assert_eq!(parts.code, Some(1), "{parts:?}");
     assert!(parts.err.contains("another type"), "{parts:?}");
-    assert!(parts.out.contains("only its source"), "{parts:?}");
+    assert!(parts.out.contains("it is read-only"), "{parts:?}");
     assert!(
         parts
             .err
-            .contains("rig/sealed is not written: only its source writes it"),
+            .contains("rig/sealed is not written: it is read-only"),
         "{parts:?}"
     );
     assert_eq!(value(&served, "rig/level"), "5.0");
@@ -321,10 +321,7 @@ fn info_names_the_single_writer() {
          single_writer = true\n",
     );
     let info = served.run(&["info", "x/a"]);
-    assert!(
-        info.out.contains("the first client that writes it"),
-        "{info:?}"
-    );
+    assert!(info.out.contains("the first client to write"), "{info:?}");
     let described = served.run(&["info", "--json", "x/a"]);
     assert_eq!(checked(&described.out, "info")[0]["single_writer"], true);
     // Each command is a separate client.

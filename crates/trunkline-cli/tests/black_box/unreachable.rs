@@ -84,7 +84,7 @@ fn unresponsive_engine_times_out() {
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "1s"]);
     assert_eq!(output.code, Some(4), "{}", output.err);
     assert!(
-        output.err.contains("gave no answer within 1s"),
+        output.err.contains("did not answer within 1s"),
         "{}",
         output.err
     );

@@ -249,7 +249,7 @@ impl Engine {
                 .unwrap_or_else(|| "trunkline".to_owned()),
             store: match &config.store {
                 StoreChoice::File(path) => Some(path.clone()),
-                StoreChoice::Off | StoreChoice::Unsaid => None,
+                StoreChoice::Off | StoreChoice::Unset => None,
             },
             audit_entries: config.audit_entries,
             audit_age: config.audit_age,

@@ -127,7 +127,7 @@ pub(crate) struct Entry {
     /// Who acknowledged it.
     #[serde(skip_serializing_if = "String::is_empty")]
     by: String,
-    /// When it returns from the shelf.
+    /// When the shelving ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     shelved_until: Option<String>,

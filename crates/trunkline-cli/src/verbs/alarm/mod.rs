@@ -10,7 +10,7 @@ use trunkline::{AlarmName, AlarmQuery};
 use trunkline_types::Pattern;
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 
-use crate::arguments::{longer_than_none, number};
+use crate::arguments::{number, positive_duration};
 use crate::connection::{Connection, writing_fault};
 use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::output::times::TimeColumn;
@@ -69,7 +69,7 @@ pub(crate) struct ListArgs {
     state: Vec<AlarmState>,
 }
 
-/// The alarms that a subcommand is about.
+/// The alarms that a subcommand applies to.
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one alarm of a variable.
@@ -118,7 +118,7 @@ pub(crate) struct ShelveArgs {
     #[arg(
         long = "for",
         value_name = "TIME",
-        value_parser = longer_than_none,
+        value_parser = positive_duration,
         allow_hyphen_values = true
     )]
     duration: Duration,
@@ -173,7 +173,7 @@ pub(crate) struct Alarm {
     /// The operator's last comment.
     #[serde(skip_serializing_if = "String::is_empty")]
     comment: String,
-    /// When it returns from the shelf.
+    /// When the shelving ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     shelved_until: Option<String>,
@@ -225,7 +225,7 @@ impl Record for Acted {
 
 /// Selects alarms by the name of their variable, and optionally by their own name.
 #[derive(Debug)]
-struct Wish {
+struct AlarmSelector {
     pattern: Option<Pattern>,
     alarm: Option<String>,
     /// The operand as the user wrote it.
@@ -296,23 +296,23 @@ fn selected(
     let (names, alarms): (Vec<&str>, Vec<&str>) = parts.unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     let targets = targets::resolve(&names, &context.settings)?;
-    let mut wishes = Vec::new();
+    let mut selectors = Vec::new();
     for ((wanted, alarm), operand) in targets.wanted.into_iter().zip(alarms).zip(&selection.names) {
         let pattern = match wanted {
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
-            Wanted::Wrong(problem) => return Err(problem.of_all().into()),
+            Wanted::Wrong(problem) => return Err(problem.without_name().into()),
         };
         let alarm = alarm.strip_prefix("alarm.").unwrap_or(alarm);
-        wishes.push(Wish {
+        selectors.push(AlarmSelector {
             pattern: Some(pattern),
             alarm: (!alarm.is_empty()).then(|| alarm.to_owned()),
             operand: operand.clone(),
         });
     }
-    if wishes.is_empty() {
-        wishes.push(Wish {
+    if selectors.is_empty() {
+        selectors.push(AlarmSelector {
             pattern: None,
             alarm: None,
             operand: String::new(),
@@ -320,9 +320,9 @@ fn selected(
     }
     let connection = Connection::new(&targets.engine, context)?;
     let (mut found, mut missing): (Vec<AlarmStatus>, _) = (Vec::new(), Vec::new());
-    for wish in wishes {
+    for selector in selectors {
         let query = AlarmQuery {
-            pattern: wish.pattern,
+            pattern: selector.pattern,
             area: selection.area.clone().unwrap_or_default(),
             priority_min: selection.priority.unwrap_or(0),
             states: states.clone(),
@@ -330,14 +330,14 @@ fn selected(
         let alarms = connection.call(|client, wait| client.alarms(query.clone(), wait))?;
         let before = found.len();
         for alarm in alarms {
-            let wanted = wish.alarm.as_ref();
+            let wanted = selector.alarm.as_ref();
             let is_wanted = wanted.is_none_or(|name| *name == alarm.definition.name);
             if is_wanted && !found.iter().any(|known| is_same(known, &alarm)) {
                 found.push(alarm);
             }
         }
-        if found.len() == before && !wish.operand.is_empty() {
-            missing.push(wish.operand);
+        if found.len() == before && !selector.operand.is_empty() {
+            missing.push(selector.operand);
         }
     }
     Ok((connection, found, missing))
@@ -399,7 +399,7 @@ fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, C
     table.finish()?;
     for (name, fault) in problems {
         let name = format!("{}#{}", name.variable, name.alarm);
-        let problem = writing_fault(&fault).of(&name);
+        let problem = writing_fault(&fault).with_name(&name);
         tally.item_failed(problem.exit);
         context.terminal.problem(&problem, 0)?;
     }
@@ -408,7 +408,7 @@ fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, C
         let hint = "`trunkline alarm ls --all` lists all alarms with their states";
         tally.item_failed(Exit::Failed);
         let problem = Problem::failed("no-match", format!("{no_match}; {hint}"));
-        context.terminal.problem(&problem.of(&operand), 0)?;
+        context.terminal.problem(&problem.with_name(&operand), 0)?;
     }
     if alarms.is_empty() && selection.names.is_empty() {
         context.terminal.note(no_match)?;

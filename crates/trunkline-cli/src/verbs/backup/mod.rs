@@ -52,7 +52,7 @@ pub(crate) struct VerifyArgs {
     backup: PathBuf,
 }
 
-/// Put a backup in the place of the store and the history of an engine, which must be stopped
+/// Replace the store and the history of a stopped engine with a backup
 ///
 /// All files of the backup are checked first. The places are those of the configuration. If the
 /// command is killed, run it again; until it is complete, the engine refuses to start.
@@ -84,7 +84,7 @@ pub(crate) struct EngineArgs {
 
 /// A line of `backup create` and `backup restore`.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "A backup, version 1")]
+#[schemars(title = "Result of `backup create` or `backup restore`, version 1")]
 pub(crate) struct Done {
     /// The folder of the backup.
     backup: String,
@@ -165,7 +165,7 @@ impl From<&Finding> for Found {
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     // The first Ctrl-C takes effect between two pieces of a file.
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let done = match command {
         Subcommand::Create(args) => create(args, context),
         Subcommand::Verify(args) => verify(args, context),
@@ -190,7 +190,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         now,
         &mut watch(context, "read and copied"),
     );
-    let created = created.map_err(|error| of(error, context))?;
+    let created = created.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     for finding in &created.damaged_before {
         context.remark(&format!(
@@ -209,14 +209,14 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     for finding in damage {
         let sentence = format!("it was damaged before it was copied: {}", finding.what);
         let problem = Problem::new(Exit::ProblemsFound, "damaged", sentence);
-        context.show(&problem.of(&finding.path), 0)?;
+        context.show(&problem.with_name(&finding.path), 0)?;
     }
     Ok(Exit::ProblemsFound.when(!damage.is_empty()))
 }
 
 fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     let verified = trunkline_backup::verify(&args.backup, &mut watch(context, "read"));
-    let verified = verified.map_err(|error| of(error, context))?;
+    let verified = verified.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     context.list(verified.findings.iter().map(Found::from))?;
     let manifest = &verified.manifest;
@@ -248,7 +248,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         context.clock.wall(),
         &mut watch(context, "read and copied"),
     );
-    let restored = restored.map_err(|error| of(error, context))?;
+    let restored = restored.map_err(|error| cli_error(error, context))?;
     context.terminal.end_progress();
     let outcome = match restored.manifest {
         Some(_) => "restored",
@@ -265,7 +265,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     let aside: Vec<String> = aside.map(|path| path.display().to_string()).collect();
     for path in &restored.aside {
         context.remark(&format!(
-            "what was there before is now {}",
+            "the previous data is now at {}",
             escaped_path(path)
         ))?;
     }
@@ -308,7 +308,7 @@ pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
     Places {
         store: match &plan.engine.store {
             StoreChoice::File(path) => Some(path.clone()),
-            StoreChoice::Off | StoreChoice::Unsaid => None,
+            StoreChoice::Off | StoreChoice::Unset => None,
         },
         history: plan.history.as_ref().map(|history| history.folder.clone()),
     }
@@ -343,12 +343,12 @@ fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -
             );
             context.terminal.progress(&line);
         }
-        !context.interrupted.is_so()
+        !context.interrupted.is_pressed()
     }
 }
 
 /// Shows the individual findings of an error, and converts it.
-fn of(error: Error, context: &Context) -> CliError {
+fn cli_error(error: Error, context: &Context) -> CliError {
     let (exit, code) = match &error {
         Error::Interrupted => (Exit::Interrupted, "interrupted"),
         Error::Nothing | Error::NoPlace(_) => (Exit::Usage, "usage"),
@@ -373,7 +373,7 @@ fn of(error: Error, context: &Context) -> CliError {
     if let Error::Damaged { findings, .. } = &error {
         for finding in findings {
             let problem = Problem::new(Exit::ProblemsFound, "damaged", &finding.what);
-            if let Err(stop) = context.show(&problem.of(&finding.path), 0) {
+            if let Err(stop) = context.show(&problem.with_name(&finding.path), 0) {
                 return stop;
             }
         }

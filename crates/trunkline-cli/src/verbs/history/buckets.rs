@@ -25,7 +25,7 @@ pub(crate) enum Aggregate {
     Last,
     /// The mean of the values
     Mean,
-    /// The mean of the values, each weighted with the time for which it held
+    /// The mean of the values, weighted by duration
     TimeMean,
     /// Share of the interval in which the value is known and not bad
     Coverage,
@@ -111,11 +111,11 @@ pub(crate) struct Bucket {
     /// Their mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<Json>,
-    /// The mean of the values, each weighted with the time for which it held.
+    /// The mean of the values, weighted by duration.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_mean: Option<Json>,
-    /// Share of the interval in which the value is known and not bad, from 0 to 1. Of the first and
-    /// the last interval, the part that was asked for counts.
+    /// Share of the interval in which the value is known and not bad, from 0 to 1. Only the
+    /// requested part of the first and the last interval counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     coverage: Option<f64>,
@@ -194,7 +194,7 @@ pub(super) fn print(
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

@@ -90,7 +90,7 @@ pub(super) fn print(
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

@@ -22,7 +22,7 @@ use super::{Event, patterns_of, range};
 use crate::output::values::ValueStyle;
 use crate::output::{Metadata, ReadingView, csv};
 use crate::targets;
-use crate::verbs::tdms::place::{Out, is_looked_at, shown_out};
+use crate::verbs::tdms::output_file::{OutputFile, is_terminal_output, shown_out};
 use crate::{CliError, Context, Exit, Problem};
 
 /// Approximate size of a Parquet row group in bytes; it is kept in memory until it is complete.
@@ -88,14 +88,14 @@ enum ExportForm {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
-    if form != ExportForm::Csv && is_looked_at(path, context) {
-        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+    if form != ExportForm::Csv && is_terminal_output(path, context) {
+        let sentence = "this format is binary, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
     let Some(written) = write(args, form, context)? else {
         return Ok(Exit::Interrupted);
     };
-    context.tell(&FolderEvent::Exported {
+    context.notify(&FolderEvent::Exported {
         file: path.display().to_string(),
         rows: written.rows,
         variables: written.names.len() as u64,
@@ -117,7 +117,7 @@ fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Writ
     };
     let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
     let mut pages = Pages::new(source, query, context);
-    let out = Out::new(path, None, args.force, context)?;
+    let out = OutputFile::new(path, None, args.force, context)?;
     let watch = out.watch();
     let failed = |failed: Failed| match failed {
         // Only Ctrl-C ends the command without an error.
@@ -143,7 +143,7 @@ fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Writ
                 Err(error) => return failed(error),
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             return Ok(None);
         }
     }
@@ -185,7 +185,7 @@ impl Written {
         if self.state.is_empty() {
             return Ok(Exit::Done);
         }
-        context.tell_as("history-fault", &self.state)?;
+        context.note_with_code("history-fault", &self.state)?;
         Ok(Exit::Lost)
     }
 
@@ -261,15 +261,15 @@ impl From<ParquetError> for Failed {
 }
 
 enum Sink {
-    Csv(Box<BufWriter<Out>>, ValueStyle),
-    Parquet(Box<ArrowWriter<BufWriter<Out>>>),
-    Arrow(Box<FileWriter<BufWriter<Out>>>),
+    Csv(Box<BufWriter<OutputFile>>, ValueStyle),
+    Parquet(Box<ArrowWriter<BufWriter<OutputFile>>>),
+    Arrow(Box<FileWriter<BufWriter<OutputFile>>>),
     #[cfg(target_os = "linux")]
     Tdms(Box<tdms::Recording>),
 }
 
 impl Sink {
-    fn new(form: ExportForm, out: Out, context: &Context) -> Result<Self, Failed> {
+    fn new(form: ExportForm, out: OutputFile, context: &Context) -> Result<Self, Failed> {
         let buffered = |out| BufWriter::with_capacity(1 << 20, out);
         Ok(match form {
             ExportForm::Csv => {
@@ -327,7 +327,7 @@ impl Sink {
         Ok(())
     }
 
-    fn finish(self) -> Result<Out, Failed> {
+    fn finish(self) -> Result<OutputFile, Failed> {
         let buffered = match self {
             Self::Csv(out, _) => *out,
             Self::Parquet(writer) => writer.into_inner()?,
@@ -345,7 +345,7 @@ impl Sink {
 
 /// Writes a line for each reading; events go to standard error.
 fn add_lines(
-    out: &mut BufWriter<Out>,
+    out: &mut BufWriter<OutputFile>,
     style: ValueStyle,
     series: &HistorySeries,
     context: &Context,
@@ -363,7 +363,7 @@ fn add_lines(
                 writeln!(out, "{}", csv::reading(&view, style))?;
             }
             HistoryItem::Event { when, event } => {
-                context.tell(&Event::new(&series.variable, when, event))?;
+                context.notify(&Event::new(&series.variable, when, event))?;
             }
         }
     }

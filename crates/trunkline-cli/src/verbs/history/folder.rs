@@ -123,7 +123,7 @@ pub(super) fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     match damage.is_empty() {
         true => Ok(Exit::Done),
         false => {
-            context.tell_as("history-fault", &damage)?;
+            context.note_with_code("history-fault", &damage)?;
             Ok(Exit::Lost)
         }
     }
@@ -234,7 +234,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
         count => counted(count, "file"),
     };
     let files = format!("{}, {}", info.files, bytes(info.file_bytes));
-    context.sheet(
+    context.print_details(
         &totals,
         vec![
             ("folder", totals.folder.clone(), Style::Plain),
@@ -318,7 +318,7 @@ impl Found {
 /// The result of a command for a folder, on standard error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event")]
-#[schemars(title = "What was done with a history, version 1")]
+#[schemars(title = "Result of a command for a history folder, version 1")]
 pub(crate) enum FolderEvent {
     /// `history verify`: the folder was checked.
     #[serde(rename = "history-verified")]
@@ -471,7 +471,7 @@ impl Display for FolderEvent {
 
 pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let mut meter = Meter::new(context.clock.now());
     let mut progress = |done: u64, all: u64| {
         if let Some(rate) = meter.rate(context.clock.now(), done, &context.terminal) {
@@ -481,7 +481,7 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
                 .terminal
                 .progress(&format!("{percent:3.0} % checked   {rate}"));
         }
-        !context.interrupted.is_so()
+        !context.interrupted.is_pressed()
     };
     let verified = trunkline_history::verify(&args.folder, context.clock.wall(), &mut progress);
     context.terminal.end_progress();
@@ -492,7 +492,7 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(Exit::Interrupted);
     }
     let findings = verified.findings.len() as u64 + verified.findings_dropped;
-    context.tell(&FolderEvent::Verified {
+    context.notify(&FolderEvent::Verified {
         folder: args.folder.display().to_string(),
         files: verified.files,
         logs: verified.logs,
@@ -508,7 +508,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
         Ok(rules) => rules,
         Err(exit) => return Ok(exit),
     };
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let context = &context.for_file_output();
     let mut meter = Meter::new(context.clock.now());
     let mut go_on = |done: &Compacted| {
@@ -522,16 +522,16 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
                 .terminal
                 .progress(&format!("{logs} moved, {files} joined"));
         }
-        !context.interrupted.is_so()
+        !context.interrupted.is_pressed()
     };
     let wall = context.clock.wall();
     let done = trunkline_history::compact(&args.folder, &rules, wall, &mut go_on);
     context.terminal.end_progress();
     let done = done.map_err(|error| problem(&error))?;
     for sentence in &done.damage {
-        context.tell_as("history-fault", sentence)?;
+        context.note_with_code("history-fault", sentence)?;
     }
-    context.tell(&FolderEvent::Compacted {
+    context.notify(&FolderEvent::Compacted {
         folder: args.folder.display().to_string(),
         logs: done.logs,
         joined: done.joined,
@@ -540,7 +540,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
         repaired: done.repaired,
         files: done.files,
     })?;
-    Ok(match context.interrupted.is_so() {
+    Ok(match context.interrupted.is_pressed() {
         true => Exit::Interrupted,
         false => Exit::ProblemsFound.when(!done.damage.is_empty()),
     })
@@ -569,7 +569,7 @@ pub(super) fn rebuild(args: &RebuildArgs, context: &Context) -> Result<Exit, Cli
     let rebuilt = rebuilt.map_err(|error| problem(&error))?;
     let left_out = rebuilt.left_out.len() as u64;
     context.list(rebuilt.left_out.iter().map(|one| Found::new(one, context)))?;
-    context.tell(&FolderEvent::Rebuilt {
+    context.notify(&FolderEvent::Rebuilt {
         folder: args.folder.display().to_string(),
         variables: rebuilt.series,
         files: rebuilt.files,

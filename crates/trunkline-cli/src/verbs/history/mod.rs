@@ -22,8 +22,8 @@ pub(crate) use self::buckets::Bucket;
 pub(crate) use self::coverage::Coverage;
 pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
 use self::source::{Pages, Source};
-use crate::arguments::{longer_than_none, number};
-use crate::output::readings::{Plan, ReadingPrinter};
+use crate::arguments::{number, positive_duration};
+use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::{Metadata, ReadingView, counted};
 use crate::targets::{self, Wanted};
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = longer_than_none,
+        value_parser = positive_duration,
         conflicts_with = "points",
         allow_hyphen_values = true
     )]
@@ -100,13 +100,13 @@ pub(crate) struct Args {
     )]
     agg: Vec<Aggregate>,
 
-    /// Print the value at the time of --at, or at every multiple of --every: of numbers, the one on
-    /// the line between the readings before and after it; of others, that of the reading before.
-    /// Without these, or across a gap, there is no value
+    /// Print the value at the time of --at, or at every multiple of --every. Numbers are interpolated
+    /// linearly between the readings before and after; other values are those of the reading before.
+    /// Without these readings, or across a gap, there is no value
     #[arg(long, conflicts_with_all = ["last", "points", "plot"])]
     interpolated: bool,
 
-    /// As --interpolated, but the value is always that of the reading before, as of a setpoint
+    /// Like --interpolated, but always print the value of the reading before, as for a setpoint
     #[arg(long, conflicts_with_all = ["last", "points", "plot", "interpolated"])]
     stepped: bool,
 
@@ -119,9 +119,8 @@ pub(crate) struct Args {
     )]
     at: Option<String>,
 
-    /// Print how much of the time good data cover: for each variable the number of readings, of bad
-    /// ones and of missing updates, and the share of the time in which the value is known and not
-    /// bad
+    /// Print the coverage of each variable: the numbers of readings, bad readings and missing updates,
+    /// and the share of the time in which the value is known and not bad
     #[arg(
         long,
         conflicts_with_all = ["last", "every", "points", "plot", "interpolated", "stepped"]
@@ -142,7 +141,7 @@ pub(crate) struct Args {
     count: Option<u64>,
 }
 
-/// What is done with the folder of a history.
+/// The subcommands for the folder of a history.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(folder::LsArgs),
@@ -315,9 +314,9 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
             buckets::print(&mut pages, &args.agg, time, left, context)?
         }
     };
-    let is_whole = count < left && !context.interrupted.is_so();
+    let is_whole = count < left && !context.interrupted.is_pressed();
     let unknown = match is_whole {
-        true => unknown::tell(&targets.wanted, &mut pages, context)?,
+        true => unknown::report(&targets.wanted, &mut pages, context)?,
         false => None,
     };
     if count == 0 && unknown.is_none() {
@@ -326,7 +325,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if state.is_empty() {
         return Ok(unknown.unwrap_or(Exit::Done));
     }
-    context.tell_as("history-fault", &state)?;
+    context.note_with_code("history-fault", &state)?;
     Ok(Exit::Lost)
 }
 
@@ -353,7 +352,7 @@ pub(crate) fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     let patterns = wanted.iter().map(|one| match one {
         Wanted::Pattern(pattern) => Ok(pattern.clone()),
         Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
-        Wanted::Wrong(problem) => Err(problem.clone().of_all().into()),
+        Wanted::Wrong(problem) => Err(problem.clone().without_name().into()),
     });
     patterns.collect()
 }
@@ -364,12 +363,12 @@ fn print_rows(
     most: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
-    let plan = Plan {
+    let options = PrinterOptions {
         name_width: 0,
         with_time: true,
         started: context.started,
     };
-    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, options)?;
     let (mut count, mut state) = (0, String::new());
     while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
@@ -389,20 +388,20 @@ fn print_rows(
                 match item {
                     HistoryItem::Reading(reading) => {
                         let name = &series.variable;
-                        let shown = ReadingView::recorded(name, &metadata, &reading, received);
-                        printer.print(&shown)?;
+                        let view = ReadingView::recorded(name, &metadata, &reading, received);
+                        printer.print(&view)?;
                         count += 1;
                         if count == most {
                             return Ok((count, state));
                         }
                     }
                     HistoryItem::Event { when, event } => {
-                        context.tell(&Event::new(&series.variable, when, event))?;
+                        context.notify(&Event::new(&series.variable, when, event))?;
                     }
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

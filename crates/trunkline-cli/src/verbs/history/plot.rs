@@ -59,7 +59,7 @@ pub(super) fn draw(
                 }
             }
         }
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             break;
         }
     }

@@ -6,7 +6,7 @@ use trunkline_history::{FolderError, HistoryFolder};
 use trunkline_types::Url;
 use trunkline_types::history::{HistoryPage, HistoryQuery};
 
-use super::unknown::Seen;
+use super::unknown::SeenVariables;
 use crate::connection::Connection;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -66,7 +66,7 @@ pub(crate) struct Pages<'a> {
     query: HistoryQuery,
     is_first: bool,
     /// The variables in the pages so far.
-    pub(super) seen: Seen,
+    pub(super) seen: SeenVariables,
     context: &'a Context,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Pages<'a> {
             source,
             query,
             is_first: true,
-            seen: Seen::default(),
+            seen: SeenVariables::default(),
             context,
         }
     }

@@ -13,9 +13,9 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// The variables that occur in the pages of a query.
 #[derive(Debug, Default)]
-pub(super) struct Seen(HashSet<String>);
+pub(super) struct SeenVariables(HashSet<String>);
 
-impl Seen {
+impl SeenVariables {
     pub(super) fn note(&mut self, page: &HistoryPage) {
         for series in &page.series {
             if !self.0.contains(&series.variable) {
@@ -35,7 +35,7 @@ impl Source {
                 let problem = |name: &&str| {
                     let sentence = "the folder has no rows of this variable; `trunkline history ls` \
                                     lists the variables that it has";
-                    Problem::failed("unknown-name", sentence).of(name)
+                    Problem::failed("unknown-name", sentence).with_name(name)
                 };
                 return Ok(names.iter().map(problem).collect());
             }
@@ -51,7 +51,7 @@ impl Source {
 
 /// Reports names that belong to no present or recorded variable, and suggests similar names. Returns
 /// the exit code if there are any.
-pub(super) fn tell(
+pub(super) fn report(
     wanted: &[Wanted],
     pages: &mut Pages<'_>,
     context: &Context,
@@ -91,7 +91,7 @@ fn is_recorded(name: &str, source: &mut Source, context: &Context) -> Result<boo
             return Ok(true);
         }
         query.from = page.next;
-        if query.from.is_none() || context.interrupted.is_so() {
+        if query.from.is_none() || context.interrupted.is_pressed() {
             return Ok(false);
         }
     }

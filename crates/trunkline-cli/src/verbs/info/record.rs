@@ -76,7 +76,7 @@ pub(crate) struct Info {
     /// there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     writers_waiting: Option<u64>,
-    /// Subscriptions to it, of all connections.
+    /// Number of subscriptions, over all connections.
     subscribers: u64,
     /// The sessions that subscribe to it, at most 32. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -98,12 +98,12 @@ pub(crate) struct Info {
 struct Forced {
     /// The forced value. Left out when the variable is not forced.
     forced: Json,
-    /// Who forced it. Only with `forced`.
+    /// Principal that forced it. Only with `forced`.
     forced_by: String,
     /// When it was forced. Only with `forced`.
     #[schemars(extend("format" = "date-time"))]
     forced_since: String,
-    /// The value of its source meanwhile. Only with `forced`; left out when there is none yet.
+    /// The current value of its source. Only with `forced`; left out when there is none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<Json>,
     /// Quality of that value. Only with `behind`.
@@ -115,8 +115,8 @@ struct Forced {
 struct Reader {
     /// Number of the session; 0 is the engine's own process.
     session: u32,
-    /// Items of all its subscriptions that were sent to the session again, because it had something
-    /// else. A number above 0 means that something is broken.
+    /// Items of all its subscriptions that were resent because the session held a different value.
+    /// Anything above 0 is a fault.
     repaired: WideInt,
     /// Origin of the session. Left out when it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -172,8 +172,8 @@ impl Info {
         let reading = match &opened.reading {
             Some(reading) => {
                 let received = context.clock.wall();
-                let shown = ReadingView::new(&info.name, &metadata, reading, received);
-                Reading::new(&shown, values)
+                let view = ReadingView::new(&info.name, &metadata, reading, received);
+                Reading::new(&view, values)
             }
             None => Reading::unread(&info.name, &metadata),
         };

@@ -35,16 +35,16 @@ pub(super) fn scope_name(scope: Scope) -> &'static str {
 pub(super) fn held_by(info: &VariableInfo) -> String {
     let waiting = match info.writers_waiting {
         0 => String::new(),
-        1 => "; 1 other waits".to_owned(),
-        waiting => format!("; {waiting} others wait"),
+        1 => "; 1 writer waiting".to_owned(),
+        waiting => format!("; {waiting} writers waiting"),
     };
     match (info.held_by.as_str(), info.properties.single_writer) {
         ("", false) => String::new(),
         ("", true) => {
-            format!("nobody: the first client that writes it becomes its single writer{waiting}")
+            format!("none yet: the first client to write becomes the single writer{waiting}")
         }
         (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
-        (who, _) => format!("{who}, leased for {:?} more{waiting}", info.lease_left),
+        (who, _) => format!("{who}, lease ends in {:?}{waiting}", info.lease_left),
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
 
 pub(super) fn source(info: &VariableInfo) -> String {
     match (info.properties.source.as_str(), info.source_state.as_str()) {
-        ("", "") => "none: it changes only when a client writes it".to_owned(),
+        ("", "") => "none: only clients write it".to_owned(),
         ("", state) => state.to_owned(),
         (source, "") => source.to_owned(),
         (source, state) => format!("{source}, {state}"),

@@ -24,7 +24,7 @@ const JOURNAL: &str = "_engine/alarms/journal";
 
 /// Minimum time between two drawings of the table, because each requests all alarms from the
 /// engine.
-const DRAWN_AGAIN: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 struct Follower<'a> {
     args: &'a Args,
@@ -59,7 +59,7 @@ pub(super) fn follow(
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
-            Wanted::Wrong(problem) => return Err(problem.of_all().into()),
+            Wanted::Wrong(problem) => return Err(problem.without_name().into()),
         });
     }
     let settings = &context.settings;
@@ -89,7 +89,7 @@ pub(super) fn follow(
     let options = SubscribeOptions::default();
     let journal =
         connection.call(|client, _| client.subscribe(&[JOURNAL], Contract::Latest, options))?;
-    follower.show_present()?;
+    follower.show_current()?;
     follower.run(&journal)
 }
 
@@ -104,7 +104,7 @@ impl Follower<'_> {
             self.context.terminal.flush()?;
             let now = clock.now();
             let due = Tick::earliest([end, self.draw_at]);
-            let is_enough = match journal.next(due.map(|due| due.since(now))) {
+            let is_done = match journal.next(due.map(|due| due.since(now))) {
                 Some(event) => match self.take(event) {
                     // The connection was lost during the request. The next event after the
                     // reconnection repeats it.
@@ -123,7 +123,7 @@ impl Follower<'_> {
                     drawn => drawn?,
                 }
             }
-            if is_enough || end.is_some_and(|end| clock.now() >= end) {
+            if is_done || end.is_some_and(|end| clock.now() >= end) {
                 return self.end();
             }
         }
@@ -149,14 +149,16 @@ impl Follower<'_> {
             Event::Reading { .. } if self.list.is_some() => return self.show_changes(),
             Event::Reading { .. } => {
                 let now = self.context.clock.now();
-                let soon = self.drawn.map(|drawn| drawn.saturating_add(DRAWN_AGAIN));
+                let soon = self
+                    .drawn
+                    .map(|drawn| drawn.saturating_add(REDRAW_INTERVAL_MIN));
                 self.draw_at = Some(soon.unwrap_or(now).max(now));
             }
             Event::Disconnected {
                 cause,
                 reconnecting,
             } => {
-                self.context.tell(&MonitorEvent::Disconnected {
+                self.context.notify(&MonitorEvent::Disconnected {
                     code: code_of(&cause),
                     message: cause.to_string(),
                     reconnecting,
@@ -175,15 +177,15 @@ impl Follower<'_> {
                 let before = self.engine;
                 let event = engine.connected(session, before, self.connection, self.context);
                 if let Some(event) = event {
-                    self.context.tell(&event)?;
+                    self.context.notify(&event)?;
                 }
                 if before.is_some_and(|before| before != engine) && !self.is_continued()? {
-                    self.show_present()?;
+                    self.show_current()?;
                 }
                 self.engine = Some(engine);
             }
             Event::ItemError { .. } | Event::Ended { .. } => {
-                let sentence = "this engine keeps no alarm journal; update it";
+                let sentence = "this engine has no alarm journal; update the engine";
                 return Err(Problem::failed("not-supported", sentence).into());
             }
         }
@@ -211,7 +213,7 @@ impl Follower<'_> {
 
     /// Shows the alarms that are not normal. Reads the end of the journal first, so that no later
     /// change is missed.
-    fn show_present(&mut self) -> Result<(), CliError> {
+    fn show_current(&mut self) -> Result<(), CliError> {
         if self.list.is_none() {
             return self.draw();
         }
@@ -226,7 +228,7 @@ impl Follower<'_> {
         self.last = page.entries.last().map(|entry| (entry.number, entry.when));
         self.next = self.last.map_or(0, |(number, _)| number) + 1;
         let values = self.context.settings.values;
-        for alarm in self.present()? {
+        for alarm in self.current_alarms()? {
             let line = Entry::present(&alarm, self.context.clock.wall(), &mut self.times, values);
             self.push(&line)?;
         }
@@ -234,7 +236,7 @@ impl Follower<'_> {
     }
 
     /// Returns the selected alarms that are not normal.
-    fn present(&self) -> Result<Vec<AlarmStatus>, CliError> {
+    fn current_alarms(&self) -> Result<Vec<AlarmStatus>, CliError> {
         let states = AlarmState::ALL.into_iter();
         let query = AlarmQuery {
             pattern: self.one_pattern(),
@@ -253,7 +255,7 @@ impl Follower<'_> {
 
     /// Redraws the table of the alarms that are not normal.
     fn draw(&mut self) -> Result<(), CliError> {
-        let mut alarms = self.present()?;
+        let mut alarms = self.current_alarms()?;
         (self.drawn, self.draw_at) = (Some(self.context.clock.now()), None);
         let mut lines = table_of(&mut alarms, self.context)?.lines();
         if lines.is_empty() {
@@ -288,7 +290,7 @@ impl Follower<'_> {
                     "{} entries of the alarm journal were removed before they were shown",
                     page.removed + 1 - self.next
                 );
-                self.context.tell_as("lost", &sentence)?;
+                self.context.note_with_code("lost", &sentence)?;
                 self.tally.set_lost();
                 self.next = page.removed + 1;
             }

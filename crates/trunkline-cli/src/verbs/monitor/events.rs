@@ -11,7 +11,7 @@ use crate::terminal::Style;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum MonitorEvent {
-    /// The engine is not running, and is waited for.
+    /// The engine is not running; the command waits for it.
     Waiting {
         /// Stable word for the cause.
         code: Cow<'static, str>,
@@ -40,7 +40,7 @@ pub(crate) enum MonitorEvent {
         engine_id: String,
         #[serde(skip)]
         address: String,
-        /// It has another store, or none.
+        /// The engine has a different store, or none.
         #[serde(skip)]
         is_replaced: bool,
     },

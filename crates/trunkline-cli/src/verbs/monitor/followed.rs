@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::condition::{Bound, Condition};
-use crate::connection::{Connection, Entries, metadata, opening, readable};
+use crate::connection::{Connection, Entries, metadata, open_options, readable};
 use crate::output::Metadata;
 use crate::output::rates::Rate;
 use crate::{CliError, Problem};
@@ -16,7 +16,7 @@ pub(super) struct Followed {
     pub(super) metadata: Option<Metadata>,
     pub(super) until: Option<Bound>,
     /// Code of the last reported problem. A reading clears it.
-    pub(super) complaint: Option<Cow<'static, str>>,
+    pub(super) last_problem: Option<Cow<'static, str>>,
     pub(super) rate: Rate,
     pub(super) is_gone: bool,
 }
@@ -40,11 +40,15 @@ impl Known {
 
 impl Followed {
     /// Returns true unless the last reported problem is the same.
-    pub(super) fn is_news(&mut self, problem: &Problem) -> bool {
-        self.complaint.replace(problem.code.clone()).as_ref() != Some(&problem.code)
+    pub(super) fn is_new_problem(&mut self, problem: &Problem) -> bool {
+        self.last_problem.replace(problem.code.clone()).as_ref() != Some(&problem.code)
     }
 
-    fn learn(&mut self, metadata: Metadata, condition: Option<&Condition>) -> Result<(), Problem> {
+    fn set_metadata(
+        &mut self,
+        metadata: Metadata,
+        condition: Option<&Condition>,
+    ) -> Result<(), Problem> {
         self.until = match condition {
             Some(condition) => Some(condition.bind(&self.name, &metadata.data_type)?),
             None => None,
@@ -61,15 +65,15 @@ pub(super) fn open(
     condition: Option<&Condition>,
 ) -> Result<(Known, Vec<Problem>), CliError> {
     let (mut items, mut problems) = (Known::default(), Vec::new());
-    for (name, opened) in connection.open_all(entries, opening(false, true))? {
+    for (name, opened) in connection.open_all(entries, open_options(false, true))? {
         let mut item = Followed {
             name: name.clone(),
             ..Followed::default()
         };
         match opened.and_then(|opened| readable(&name, opened)) {
-            Ok(opened) => item.learn(metadata(&opened), condition)?,
+            Ok(opened) => item.set_metadata(metadata(&opened), condition)?,
             Err(problem) => {
-                item.is_news(&problem);
+                item.is_new_problem(&problem);
                 problems.push(problem);
             }
         }
@@ -90,12 +94,12 @@ pub(super) fn refresh(
         .filter(|item| !item.is_gone && wanted(item))
         .collect();
     let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
-    let Ok(opened) = connection.open(&names, opening(false, true)) else {
+    let Ok(opened) = connection.open(&names, open_options(false, true)) else {
         return Ok(());
     };
     for (item, opened) in items.iter_mut().zip(opened) {
         if let Ok(opened) = opened {
-            item.learn(metadata(&opened), condition)?;
+            item.set_metadata(metadata(&opened), condition)?;
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::condition::Condition;
 use crate::connection::{Connection, code_of, reading_fault};
 use crate::output::ReadingView;
 use crate::output::rates::RatePrinter;
-use crate::output::readings::{Plan, ReadingPrinter};
+use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::targets;
 use crate::verbs::audit::instant;
 use crate::{CliError, Context, Exit, Problem, Tally};
@@ -28,8 +28,8 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
 /// updates that it allows the engine to skip. Connection losses and reconnections are reported on
 /// standard error. If the engine is not running yet, the command reports this on standard error and
-/// waits for it. A pattern also follows variables that are
-/// deployed later; variables that appear or disappear are reported on standard error.
+/// waits for it. A pattern also follows variables that are deployed later; variables that appear or
+/// disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -113,11 +113,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         false => {
             // `--for` counts from the connection. The wait for the engine is limited to the same
             // time, or to the timeout if that is longer.
-            let patience = args.duration.map(|time| time.max(context.settings.timeout));
+            let wait_max = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
-            let until = patience.map(|time| now.saturating_add(time));
+            let until = wait_max.map(|time| now.saturating_add(time));
             Connection::wait(&targets.engine, context, until, |why| {
-                context.tell(&MonitorEvent::Waiting {
+                context.notify(&MonitorEvent::Waiting {
                     code: why.code.clone(),
                     message: why.message.clone(),
                 })
@@ -134,14 +134,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let unmatched = entries.take_no_match();
     let name_width = entries.width();
     let (settings, terminal) = (&context.settings, &context.terminal);
-    let plan = Plan {
+    let options = PrinterOptions {
         name_width,
         with_time: true,
         started: context.started,
     };
     let printer = match args.rate {
         true => Printer::Rates(RatePrinter::new(settings, terminal, name_width)?),
-        false => Printer::Readings(ReadingPrinter::new(settings, terminal, plan)?),
+        false => Printer::Readings(ReadingPrinter::new(settings, terminal, options)?),
     };
     let (mut known, problems) = open(&connection, &entries, condition.as_ref())?;
     let items: Vec<Followed> = fixed.iter().map(|name| known.take(name)).collect();
@@ -160,10 +160,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         engine: None,
     };
     for problem in &problems {
-        monitor.complain(problem)?;
+        monitor.report(problem)?;
     }
     for name in unmatched {
-        context.tell(&MonitorEvent::NoMatch { name })?;
+        context.notify(&MonitorEvent::NoMatch { name })?;
     }
     if patterns.is_empty() && monitor.items.iter().all(|item| item.metadata.is_none()) {
         return Ok(monitor.tally.exit());
@@ -257,12 +257,12 @@ impl Monitor<'_> {
                     subscription.next(until.map(|until| until.since(clock.now())))
                 }
             };
-            let is_enough = match event {
+            let is_done = match event {
                 Some(event) => self.take(event)?,
                 // Without a deadline, `None` means that no more events will come.
                 None => end.is_none() && !self.args.rate,
             };
-            if is_enough {
+            if is_done {
                 return Ok(self.tally.exit());
             }
             let now = clock.now();
@@ -271,7 +271,7 @@ impl Monitor<'_> {
                 rate_since = now;
             }
             if end.is_some_and(|end| now >= end) {
-                return self.time_is_over();
+                return self.timed_out();
             }
         }
     }
@@ -291,11 +291,11 @@ impl Monitor<'_> {
                     item.is_gone = true;
                 }
                 let name = name.to_string();
-                self.context.tell(&MonitorEvent::Gone { name })?;
+                self.context.notify(&MonitorEvent::Gone { name })?;
             }
             FollowEvent::PatternError { pattern, fault } => {
                 let pattern = self.patterns.get(pattern).map_or("", Pattern::as_str);
-                self.complain(&reading_fault(&fault).of(pattern))?;
+                self.report(&reading_fault(&fault).with_name(pattern))?;
             }
             _ => {}
         }
@@ -303,16 +303,16 @@ impl Monitor<'_> {
     }
 
     fn take_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), CliError> {
-        let is_news = !self.known.contains(name);
+        let is_new = !self.known.contains(name);
         let item = self.known.take(name);
         match self.items.get_mut(index) {
             Some(place) => *place = item,
             None => self.items.push(item),
         }
-        if !is_news {
+        if !is_new {
             return Ok(());
         }
-        self.context.tell(&MonitorEvent::Appeared {
+        self.context.notify(&MonitorEvent::Appeared {
             name: name.to_owned(),
             data_type: ty.to_string(),
         })
@@ -326,9 +326,9 @@ impl Monitor<'_> {
                 let Some(item) = self.items.get_mut(item as usize) else {
                     return Ok(false);
                 };
-                let problem = reading_fault(&fault).of(&item.name);
-                if item.is_news(&problem) {
-                    self.complain(&problem)?;
+                let problem = reading_fault(&fault).with_name(&item.name);
+                if item.is_new_problem(&problem) {
+                    self.report(&problem)?;
                 }
             }
             Event::Ended {
@@ -341,7 +341,7 @@ impl Monitor<'_> {
                 cause,
                 reconnecting,
             } => {
-                self.context.tell(&MonitorEvent::Disconnected {
+                self.context.notify(&MonitorEvent::Disconnected {
                     code: code_of(&cause),
                     message: cause.to_string(),
                     reconnecting,
@@ -372,7 +372,7 @@ impl Monitor<'_> {
         let Some(event) = event else {
             return Ok(());
         };
-        self.context.tell(&event)?;
+        self.context.notify(&event)?;
         if before != Some(engine) {
             // The new engine may have another configuration.
             let condition = self.condition.as_ref();
@@ -402,7 +402,7 @@ impl Monitor<'_> {
         let Some(metadata) = &item.metadata else {
             return Ok(false);
         };
-        item.complaint = None;
+        item.last_problem = None;
         if self.args.is_lossless() && !reading.lost.is_none() {
             self.tally.set_lost();
         }
@@ -430,7 +430,7 @@ impl Monitor<'_> {
             self.tally.set_lost();
         }
         let values = self.context.settings.values;
-        self.context.tell(&MonitorEvent::Ended {
+        self.context.notify(&MonitorEvent::Ended {
             name: item.name.clone(),
             message: sentence.to_owned(),
             lost: lost.map(|lost| values.wide(lost)),
@@ -448,7 +448,7 @@ impl Monitor<'_> {
         self.context.terminal.flush()
     }
 
-    fn time_is_over(mut self) -> Result<Exit, CliError> {
+    fn timed_out(mut self) -> Result<Exit, CliError> {
         let count = self.count;
         let sentence = match (self.args.count, &self.condition) {
             (Some(wanted), _) => format!("timed out after {count} of {wanted} readings"),
@@ -463,7 +463,7 @@ impl Monitor<'_> {
         Ok(self.tally.exit())
     }
 
-    fn complain(&mut self, problem: &Problem) -> Result<(), CliError> {
+    fn report(&mut self, problem: &Problem) -> Result<(), CliError> {
         let exit = self.context.show(problem, self.name_width)?;
         self.tally.item_failed(exit);
         Ok(())

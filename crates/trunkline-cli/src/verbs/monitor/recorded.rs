@@ -31,7 +31,7 @@ impl Monitor<'_> {
                 }
                 next => next,
             };
-            let is_enough = match next {
+            let is_done = match next {
                 Ok(Some(event)) => self.handle(event)?,
                 Ok(None) => end.is_none(),
                 Err(error) => {
@@ -39,11 +39,11 @@ impl Monitor<'_> {
                     return Err(problem.into());
                 }
             };
-            if is_enough {
+            if is_done {
                 return Ok(self.tally.exit());
             }
             if end.is_some_and(|end| clock.now() >= end) {
-                return self.time_is_over();
+                return self.timed_out();
             }
         }
     }

@@ -7,7 +7,7 @@ use trunkline::record::{
 };
 use trunkline_tdms::ObjectPath;
 
-use super::{Args, Watch, check_sums, close, create, nobody_came, problem, report, say_missing};
+use super::{Args, Watch, check_sums, close, create, no_reader, problem, report, report_missing};
 use crate::terminal::escaped;
 use crate::verbs::record::open;
 use crate::{CliError, Context, Exit, Problem, counted};
@@ -54,7 +54,7 @@ pub(super) fn into_stream(
         );
         return Err(Problem::failed("recording", sentence).into());
     };
-    let is_whole = say_missing(recorded.missing(), context)?;
+    let is_whole = report_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
     play(args, url, (&mut recorded, number), is_whole, pace, context)
 }
@@ -94,7 +94,7 @@ pub(super) fn play(
     let total = counted(known.updates, "element");
     let started = context.clock.now();
     let Some(mut stream) = create(args, url, data_type, context)? else {
-        return nobody_came(started, context);
+        return no_reader(started, context);
     };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
@@ -120,7 +120,7 @@ pub(super) fn play(
             context,
         )?;
     }
-    let is_faithful = say_unplayed(&done, &name, context)?;
+    let is_faithful = report_not_carried(&done, &name, context)?;
     Ok(match exit {
         Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
         exit => exit,
@@ -128,7 +128,11 @@ pub(super) fn play(
 }
 
 /// Reports recorded information that a stream cannot carry. Returns true if there is none.
-fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, CliError> {
+fn report_not_carried(
+    done: &StreamPlayed,
+    name: &str,
+    context: &Context,
+) -> Result<bool, CliError> {
     if done.not_good > 0 {
         let were = match done.not_good {
             1 => "1 element was".to_owned(),

@@ -190,7 +190,7 @@ impl<'a> RecordedHistory<'a> {
             return Err(failure);
         }
         if !self.state.is_empty() {
-            self.context.tell_as("history-fault", &self.state)?;
+            self.context.note_with_code("history-fault", &self.state)?;
         }
         Ok(match played {
             Exit::Done if !self.is_complete => Exit::Interrupted,
@@ -274,7 +274,7 @@ impl WindowReader {
                 });
             }
         }
-        if self.context.interrupted.is_so() {
+        if self.context.interrupted.is_pressed() {
             return Ok(None);
         }
         self.numbers = Arc::new(numbers);
@@ -293,7 +293,7 @@ impl WindowReader {
     /// Reads windows until the end of the time, until nobody takes them, or until Ctrl-C.
     fn run(mut self, windows: &SyncSender<Result<Window, CliError>>) {
         let mut state = String::new();
-        while self.from < self.until && !self.context.interrupted.is_so() {
+        while self.from < self.until && !self.context.interrupted.is_pressed() {
             let window = match self.read(&mut state) {
                 Ok(None) => continue,
                 Ok(Some(window)) => Ok(window),
@@ -324,7 +324,7 @@ impl WindowReader {
                 return Ok(None);
             }
         }
-        if self.context.interrupted.is_so() {
+        if self.context.interrupted.is_pressed() {
             return Ok(None);
         }
         if window.updates.len() < WINDOW_UPDATES / 4 && window.bytes < WINDOW_BYTES / 4 {
@@ -383,7 +383,7 @@ impl WindowReader {
         query: &mut HistoryQuery,
         state: &mut String,
     ) -> Result<Option<HistoryPage>, CliError> {
-        if query.patterns.is_empty() || self.context.interrupted.is_so() {
+        if query.patterns.is_empty() || self.context.interrupted.is_pressed() {
             return Ok(None);
         }
         let mut page = self.source.page(query.clone(), &self.context)?;

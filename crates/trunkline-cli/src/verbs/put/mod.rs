@@ -11,8 +11,8 @@ use trunkline_types::{Position, Value};
 
 use self::pairs::{Pair, pairs};
 use self::report::Report;
-use crate::connection::{Connection, opening};
-use crate::output::readings::{Plan, ReadingPrinter};
+use crate::connection::{Connection, open_options};
+use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::targets::{self, Targets, Wanted};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
@@ -69,7 +69,7 @@ fn expected(text: &str) -> Result<Expected, String> {
     })
 }
 
-/// Variables that are given an order without a value.
+/// Arguments of orders without a value.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OrderArgs {
     /// The variables
@@ -78,7 +78,7 @@ pub(crate) struct OrderArgs {
 }
 
 #[derive(Clone, Copy, Default)]
-struct How {
+struct WriteSettings {
     no_wait: bool,
     atomic: bool,
     expected: Option<Expected>,
@@ -101,17 +101,17 @@ pub(super) fn write_values(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let pairs = pairs(args)?;
-    let making = Making::FromText(make);
-    let how = How {
+    let kind = WriteKind::Value(make);
+    let settings = WriteSettings {
         no_wait: args.no_wait,
         atomic: args.atomic,
         expected: args.expect,
     };
-    if how.expected.is_some() && pairs.len() != 1 {
+    if settings.expected.is_some() && pairs.len() != 1 {
         let sentence = "--expect is for one variable; write the variables one by one";
         return Err(Problem::usage(sentence).into());
     }
-    write(&pairs, making, how, context)
+    write(&pairs, kind, settings, context)
 }
 
 /// Sends an order without a value to each of these variables.
@@ -122,22 +122,32 @@ pub(super) fn write_orders(
 ) -> Result<Exit, CliError> {
     let pair = |name: &String| (name.clone(), String::new());
     let pairs: Vec<Pair> = names.iter().map(pair).collect();
-    write(&pairs, Making::FromNothing(make), How::default(), context)
+    write(
+        &pairs,
+        WriteKind::Order(make),
+        WriteSettings::default(),
+        context,
+    )
 }
 
 #[derive(Clone, Copy)]
-enum Making {
-    FromText(fn(VariableRef, Value) -> Write),
+enum WriteKind {
+    Value(fn(VariableRef, Value) -> Write),
     /// The text is ignored.
-    FromNothing(fn(VariableRef) -> Write),
+    Order(fn(VariableRef) -> Write),
 }
 
-fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<Exit, CliError> {
+fn write(
+    pairs: &[Pair],
+    kind: WriteKind,
+    settings: WriteSettings,
+    context: &Context,
+) -> Result<Exit, CliError> {
     let operands: Vec<String> = pairs.iter().map(|(name, _)| name.clone()).collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
-    let (items, mut writes) = prepare(&connection, pairs, making, targets)?;
-    if let Some(expected) = how.expected {
+    let (items, mut writes) = prepare(&connection, pairs, kind, targets)?;
+    if let Some(expected) = settings.expected {
         for write in &mut writes {
             write.options.expected = Some(Position {
                 epoch: expected.epoch.unwrap_or(connection.epoch),
@@ -147,47 +157,49 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
     }
     let widths = pairs.iter().map(|(name, _)| crate::terminal::width(name));
     let name_width = widths.max().unwrap_or(0);
-    let plan = Plan {
+    let options = PrinterOptions {
         name_width,
         with_time: false,
         started: context.started,
     };
-    let printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let printer = ReadingPrinter::new(&context.settings, &context.terminal, options)?;
     let report = Report {
         context,
         printer,
         name_width,
-        has_values: matches!(making, Making::FromText(_)),
-        unchanged: match making {
-            Making::FromText(_) => "unchanged: it is within the deadband",
-            Making::FromNothing(_) => "unchanged: it has no device",
+        has_values: matches!(kind, WriteKind::Value(_)),
+        unchanged: match kind {
+            WriteKind::Value(_) => "unchanged: it is within the deadband",
+            WriteKind::Order(_) => "unchanged: it has no device",
         },
         tally: Tally::default(),
     };
-    if how.no_wait {
+    if settings.no_wait {
         connection.call(|client, life| client.write_untracked(writes, life))?;
         // Sends the queued writes, but does not wait for the engine's answer.
         connection.client.close();
         return report.sent(pairs, &items);
     }
-    report.written(&connection, pairs, &items, writes, how.atomic)
+    report.written(&connection, pairs, &items, writes, settings.atomic)
 }
 
 fn prepare(
     connection: &Connection,
     pairs: &[Pair],
-    making: Making,
+    kind: WriteKind,
     targets: Targets,
 ) -> Result<(Vec<Item>, Vec<Write>), CliError> {
     let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
     let good: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-    let mut opened = connection.open(&good, opening(true, true))?.into_iter();
+    let mut opened = connection
+        .open(&good, open_options(true, true))?
+        .into_iter();
     let mut writes = Vec::with_capacity(good.len());
     let mut items = Vec::with_capacity(pairs.len());
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
-            Some(opened) => opened.and_then(|opened| making.make(&name, opened, text)),
-            None => Err(Problem::failed("failed", "the engine did not answer").of(&name)),
+            Some(opened) => opened.and_then(|opened| kind.build(&name, opened, text)),
+            None => Err(Problem::failed("failed", "the engine did not answer").with_name(&name)),
         });
         items.push(match opened {
             Err(problem) => Item::Wrong(problem),
@@ -210,14 +222,14 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
         Wanted::Wrong(problem) => Err(problem),
         Wanted::Pattern(pattern) => {
             let sentence = "patterns are not accepted here; list the variables by name";
-            Err(Problem::failed("bad-name", sentence).of(&pattern.to_string()))
+            Err(Problem::failed("bad-name", sentence).with_name(&pattern.to_string()))
         }
     }
 }
 
-impl Making {
+impl WriteKind {
     /// Returns the write, and the value to show until the engine reports its value.
-    fn make(
+    fn build(
         self,
         name: &str,
         opened: Opened,
@@ -225,17 +237,17 @@ impl Making {
     ) -> Result<(Opened, Value, Write), Problem> {
         let variable = opened.variable;
         match self {
-            Making::FromNothing(make) => {
+            WriteKind::Order(make) => {
                 let reading = opened.reading.as_ref();
                 let value = reading.map(|reading| reading.sample.value.clone());
                 let value = value.unwrap_or_else(|| Value::default_of(&opened.data_type));
                 Ok((opened, value, make(variable)))
             }
-            Making::FromText(make) => match parse_value(text, &opened.data_type) {
+            WriteKind::Value(make) => match parse_value(text, &opened.data_type) {
                 Ok(value) => Ok((opened, value.clone(), make(variable, value))),
-                Err(error) => {
-                    Err(Problem::new(Exit::Refused, "invalid-value", error.to_string()).of(name))
-                }
+                Err(error) => Err(
+                    Problem::new(Exit::Refused, "invalid-value", error.to_string()).with_name(name),
+                ),
             },
         }
     }

@@ -7,7 +7,7 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
 
 use super::Item;
 use super::pairs::Pair;
-use crate::connection::{Connection, SUPERSEDED, metadata, not_known, written};
+use crate::connection::{Connection, SUPERSEDED, metadata, not_known, outcome_word};
 use crate::output::ReadingView;
 use crate::output::readings::{Change, ReadingPrinter};
 use crate::{CliError, Context, Exit, Problem, Tally};
@@ -47,12 +47,12 @@ impl Report<'_> {
         writes: Vec<Write>,
         is_atomic: bool,
     ) -> Result<Exit, CliError> {
-        let culprit = items.iter().find_map(|item| match item {
+        let first_problem = items.iter().find_map(|item| match item {
             Item::Wrong(problem) if is_atomic => Some(problem),
             _ => None,
         });
-        if let Some(culprit) = culprit {
-            return self.not_sent(culprit, pairs, items);
+        if let Some(first_problem) = first_problem {
+            return self.not_sent(first_problem, pairs, items);
         }
         let began = self.context.clock.now();
         let (client, timeout) = (&connection.client, connection.timeout());
@@ -95,10 +95,10 @@ impl Report<'_> {
             };
             let answered = outcomes.get(index);
             let not_answered = || Err(lost.clone().unwrap_or_else(not_known));
-            let (word, position) = match answered.map_or_else(not_answered, written) {
+            let (word, position) = match answered.map_or_else(not_answered, outcome_word) {
                 Ok(answered) => answered,
                 Err(problem) => {
-                    self.failed(&problem.of(name))?;
+                    self.failed(&problem.with_name(name))?;
                     continue;
                 }
             };
@@ -111,14 +111,17 @@ impl Report<'_> {
             // Another write may already have followed, but the line reports the outcome of this
             // one. An order without a value cannot be matched exactly: the device may have answered
             // again in the meantime.
-            let is_told = |reading: &&Reading| match position {
+            let matches_write = |reading: &&Reading| match position {
                 Some(at) if self.has_values => reading.position == at,
                 Some(at) => {
                     reading.position.epoch == at.epoch && reading.position.sequence >= at.sequence
                 }
                 None => !self.has_values,
             };
-            let reading = now.get(index).and_then(Option::as_ref).filter(is_told);
+            let reading = now
+                .get(index)
+                .and_then(Option::as_ref)
+                .filter(matches_write);
             self.changed((name, opened, value), reading, outcome, remark)?;
         }
         Ok(self.tally.exit())
@@ -154,8 +157,8 @@ impl Report<'_> {
     ) -> Result<(), CliError> {
         let metadata = metadata(opened);
         let received = self.context.clock.wall();
-        let shown = |reading| ReadingView::new(name, &metadata, reading, received);
-        let old = opened.reading.as_ref().map(shown);
+        let view = |reading| ReadingView::new(name, &metadata, reading, received);
+        let old = opened.reading.as_ref().map(view);
         // If the engine was not asked, or already has a newer value, show the written value.
         let assumed = Reading {
             sample: Sample {
@@ -174,7 +177,7 @@ impl Report<'_> {
                 Some(reading) => reading.has_value(),
                 None => self.has_values,
             },
-            ..shown(reading.unwrap_or(&assumed))
+            ..view(reading.unwrap_or(&assumed))
         };
         self.printer.print_change(&Change {
             old: old.as_ref(),
@@ -189,17 +192,17 @@ impl Report<'_> {
 
     fn not_sent(
         mut self,
-        culprit: &Problem,
+        first_problem: &Problem,
         pairs: &[Pair],
         items: &[Item],
     ) -> Result<Exit, CliError> {
-        let name = culprit.name.as_deref().unwrap_or("another");
+        let name = first_problem.name.as_deref().unwrap_or("another");
         let sentence = format!("not written: the whole group was refused because of {name}");
-        let other = Problem::new(culprit.exit, "group-refused", sentence);
+        let other = Problem::new(first_problem.exit, "group-refused", sentence);
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
                 Item::Wrong(problem) => self.failed(problem)?,
-                Item::Sent { .. } => self.failed(&other.clone().of(name))?,
+                Item::Sent { .. } => self.failed(&other.clone().with_name(name))?,
             }
         }
         Ok(self.tally.exit())

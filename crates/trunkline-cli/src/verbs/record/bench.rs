@@ -40,13 +40,13 @@ struct Device {
     rows: u64,
     report: FileReport,
     pages: Pages,
-    file: Made,
+    file: TemporaryFile,
 }
 
 /// A file of the benchmark. Dropping it removes the file.
-struct Made(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Made {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // The file may have been removed already.
         let _ = std::fs::remove_file(&self.0);
@@ -84,7 +84,7 @@ pub(crate) struct Args {
         long = "for",
         value_name = "TIME",
         default_value = "5s",
-        value_parser = arguments::longer_than_none,
+        value_parser = arguments::positive_duration,
         allow_hyphen_values = true
     )]
     span: Duration,
@@ -93,7 +93,7 @@ pub(crate) struct Args {
 /// A line on standard output.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-#[schemars(title = "What `record bench` has measured, version 1")]
+#[schemars(title = "Result of `record bench`, version 1")]
 pub(crate) enum BenchedEvent {
     /// What was measured.
     Benched {
@@ -145,23 +145,23 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .map(|device| folder.join(format!("bench{device}.tdms")))
         .collect();
     let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let started = context.clock.now();
     let until = started.saturating_add(args.span);
     let mut card = Some(card);
     let mut counts = Vec::new();
-    let far: Vec<Mutex<Far>> = paths.iter().map(|_| Mutex::default()).collect();
+    let progress: Vec<Mutex<DeviceProgress>> = paths.iter().map(|_| Mutex::default()).collect();
     let mut meter = Meter::new(started);
     let devices = thread::scope(|scope| {
-        let running = rings.into_iter().zip(&paths).zip(&far);
+        let running = rings.into_iter().zip(&paths).zip(&progress);
         let running = running
-            .map(|((ring, path), far)| scope.spawn(move || record(ring, path, far)))
+            .map(|((ring, path), progress)| scope.spawn(move || record(ring, path, progress)))
             .collect::<Vec<_>>();
         let (_stopper, stopped) = trunkline::record::stopper();
-        while !context.interrupted.is_so() && context.clock.now() < until {
+        while !context.interrupted.is_pressed() && context.clock.now() < until {
             let left = until.since(context.clock.now());
             let _ = stopped.within(left.min(SLICE));
-            show(&far, folder, &mut meter, context);
+            show(&progress, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
         let failed = |_| Err(io::Error::other("a recorder has failed").into());
@@ -173,7 +173,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let elapsed = context.clock.now().since(started);
     let devices = devices.map_err(failed)?;
     if let Some(first) = devices.first() {
-        write_path::say(&first.report, first.pages, context)?;
+        write_path::report(&first.report, first.pages, context)?;
     }
     context.terminal.progress("checking every value");
     for (number, (device, counts)) in (0..).zip(devices.iter().zip(&counts)) {
@@ -206,7 +206,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         context.terminal.line(&format!("lost {lost}"))?;
     }
     Ok(match lost {
-        _ if context.interrupted.is_so() => Exit::Interrupted,
+        _ if context.interrupted.is_pressed() => Exit::Interrupted,
         0 => Exit::Done,
         _ => Exit::Lost,
     })
@@ -214,14 +214,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 /// Progress of a device's recording, for the thread that displays it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Far {
+struct DeviceProgress {
     written: u64,
     waiting: u64,
 }
 
-fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context) {
+fn show(progress: &[Mutex<DeviceProgress>], folder: &Path, meter: &mut Meter, context: &Context) {
     let (mut written, mut waiting) = (0, 0);
-    for one in far {
+    for one in progress {
         let one = one.lock().unwrap_or_else(PoisonError::into_inner);
         written += one.written;
         waiting += one.waiting;
@@ -232,7 +232,7 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
     context.terminal.progress(&format!(
         "{} of {} · {} · queue {} · {}",
         bytes_text(written as f64),
-        counted(far.len() as u64, "device"),
+        counted(progress.len() as u64, "device"),
         rate_text(rate),
         bytes_text(waiting as f64),
         // Any file in the folder gives the same answer.
@@ -240,7 +240,11 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
     ));
 }
 
-fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
+fn record(
+    mut ring: CardRing,
+    path: &Path,
+    progress: &Mutex<DeviceProgress>,
+) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
         BackendChoice::BestAvailable,
@@ -257,7 +261,7 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
             format!("{}: {}", escaped_path(path), folder_reason(&error)),
         )
     })?;
-    let file = Made(path.to_owned());
+    let file = TemporaryFile(path.to_owned());
     let layout = TdmsLayout {
         timestamps: Vec::new(),
         group: "card".into(),
@@ -272,10 +276,10 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
             Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => recording.poll()?,
             Err(error) => return Err(error.into()),
         }
-        let progress = recording.progress();
-        *far.lock().unwrap_or_else(PoisonError::into_inner) = Far {
-            written: progress.written,
-            waiting: progress.accepted.saturating_sub(progress.written),
+        let recorded = recording.progress();
+        *progress.lock().unwrap_or_else(PoisonError::into_inner) = DeviceProgress {
+            written: recorded.written,
+            waiting: recorded.accepted.saturating_sub(recorded.written),
         };
     }
     let closed = recording.close(WAIT)?;
@@ -299,7 +303,7 @@ fn check(
 ) -> Result<bool, CliError> {
     let altered = |what: String| {
         let message = format!("{}: {what}", escaped_path(path));
-        CliError::from(Problem::stating("altered", message))
+        CliError::from(Problem::from_message("altered", message))
     };
     let failed = |error: &dyn std::fmt::Display| {
         let sentence = format!("{} cannot be checked: {error}", escaped_path(path));
@@ -321,7 +325,7 @@ fn check(
     let mut values = vec![0_i64; 1 << 16];
     let mut row = 0;
     while row < channel.len() {
-        if context.interrupted.is_so() {
+        if context.interrupted.is_pressed() {
             return Ok(false);
         }
         let count = channel.read_into(row, &mut values);

@@ -62,7 +62,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 /// A line of `record info`: a variable, or a channel.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "What is in a recording, version 1")]
+#[schemars(title = "Contents of a recording, version 1")]
 pub(crate) struct Content {
     /// The variable, or `group/channel`.
     name: String,

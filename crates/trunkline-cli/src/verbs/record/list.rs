@@ -31,7 +31,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let paths = recordings(folder)?;
     let mut table = context.table::<Listed>()?;
     let here = full(folder).ok();
-    let mut that_run = HashSet::new();
+    let mut running = HashSet::new();
     for recorder in Recorder::all()? {
         let is_here = recorder.file.parent() == here.as_deref();
         let name = match recorder.file.file_name() {
@@ -39,11 +39,11 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
             _ => recorder.file.display().to_string(),
         };
         table.push(&of_recorder(&recorder, name))?;
-        that_run.insert(recorder.file);
+        running.insert(recorder.file);
     }
     let mut exit = Exit::Done;
     for path in paths {
-        if full(&path).is_ok_and(|path| that_run.contains(&path)) {
+        if full(&path).is_ok_and(|path| running.contains(&path)) {
             continue;
         }
         let listed = of_file(&path);
@@ -78,7 +78,7 @@ fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
 
 /// A line of `record ls`.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-#[schemars(title = "A recording of a folder, or one that runs, version 1")]
+#[schemars(title = "A recording in a folder, or a running recording, version 1")]
 pub(crate) struct Listed {
     /// Name of the file; for a running recording outside the folder, its path.
     file: String,

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `start`: records variables; `unmatched`: reports names without a variable.
-//! - `stream`: records a stream; `stream_file`: its files; `meeting`: waits for the writer.
+//! - `stream`: records a stream; `stream_file`: its files; `peer`: waits for the writer.
 //! - `bench`: records simulated devices.
 //! - `running`: makes a running recording visible to other commands; `stop`: stops it from there.
 //! - `list`: lists recordings; `info`: shows the contents of one.
@@ -13,8 +13,8 @@ pub(crate) mod bench;
 mod disk;
 pub(crate) mod info;
 pub(crate) mod list;
-mod meeting;
 pub(crate) mod notices;
+mod peer;
 pub(crate) mod recorded;
 mod running;
 mod start;
@@ -25,7 +25,7 @@ mod unmatched;
 mod write_path;
 
 pub(super) use self::info::open;
-pub(super) use self::meeting::meet;
+pub(super) use self::peer::wait_for_peer;
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ use crate::{CliError, Context};
 const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a> {
+pub(super) struct RecorderState<'a> {
     pub(super) moved_file: Option<&'a MovedFile>,
     pub(super) moved_sums_file: Option<&'a MovedFile>,
     pub(super) room: Room,
@@ -44,7 +44,7 @@ pub(super) struct Notices {
 /// A line of `record start` on standard error: each change once, and continuing losses at most once
 /// per second.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "A change while something is recorded, version 1")]
+#[schemars(title = "A change during a recording, version 1")]
 pub(crate) struct Notice {
     /// What has changed.
     #[schemars(extend("enum" = [
@@ -90,105 +90,105 @@ impl Notices {
     }
 
     /// Reports each change once, and continuing losses and errors at most once per second.
-    pub(super) fn say(
+    pub(super) fn report(
         &mut self,
-        seen: &Seen<'_>,
+        state: &RecorderState<'_>,
         path: &Path,
         now: Tick,
         context: &Context,
     ) -> Result<(), CliError> {
-        for notice in self.changes(seen, path, now) {
-            context.tell(&notice)?;
+        for notice in self.changes(state, path, now) {
+            context.notify(&notice)?;
         }
         Ok(())
     }
 
-    fn changes(&mut self, seen: &Seen<'_>, path: &Path, now: Tick) -> Vec<Notice> {
+    fn changes(&mut self, state: &RecorderState<'_>, path: &Path, now: Tick) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let mut say = |event, style, message| {
+        let mut report = |event, style, message| {
             notices.push(Notice {
                 event,
                 file: path.display().to_string(),
                 message,
-                lost: seen.lost,
+                lost: state.lost,
                 style,
             });
         };
-        if self.moved_file.as_ref() != seen.moved_file {
-            self.moved_file = seen.moved_file.cloned();
-            match seen.moved_file {
+        if self.moved_file.as_ref() != state.moved_file {
+            self.moved_file = state.moved_file.cloned();
+            match state.moved_file {
                 Some(found) if found.is_removed() => {
-                    say("removed", Style::Bad, removed_text(found));
+                    report("removed", Style::Bad, removed_text(found));
                 }
-                Some(found) => say("renamed", Style::Bad, found.to_string()),
+                Some(found) => report("renamed", Style::Bad, found.to_string()),
                 None => {
-                    let again = "the file has its name back".to_owned();
-                    say("found", Style::Plain, again);
+                    let again = "the file is at its original path again".to_owned();
+                    report("found", Style::Plain, again);
                 }
             }
         }
-        if self.moved_sums_file.as_ref() != seen.moved_sums_file {
-            self.moved_sums_file = seen.moved_sums_file.cloned();
-            if let Some(found) = seen.moved_sums_file {
-                say("sums-displaced", Style::Bad, found.to_string());
+        if self.moved_sums_file.as_ref() != state.moved_sums_file {
+            self.moved_sums_file = state.moved_sums_file.cloned();
+            if let Some(found) = state.moved_sums_file {
+                report("sums-displaced", Style::Bad, found.to_string());
             }
         }
-        if self.room != seen.room.state {
-            self.room = seen.room.state;
-            let full_in = seen.room.full_in.map(|time| time.as_secs_f64());
-            let left = left_text(seen.room.bytes, full_in);
-            match seen.room.state {
+        if self.room != state.room.state {
+            self.room = state.room.state;
+            let full_in = state.room.full_in.map(|time| time.as_secs_f64());
+            let left = left_text(state.room.bytes, full_in);
+            match state.room.state {
                 RoomState::Full => {
                     let full = format!("the disk is full; {}", self.when_full);
-                    say("disk-full", Style::Bad, full);
+                    report("disk-full", Style::Bad, full);
                 }
                 RoomState::Low => {
                     let low = format!("the disk is nearly full: {left}");
-                    say("disk-low", Style::Warning, low);
+                    report("disk-low", Style::Warning, low);
                 }
                 _ => {
                     let ok = format!("the disk has free space again: {left}");
-                    say("disk-ok", Style::Plain, ok);
+                    report("disk-ok", Style::Plain, ok);
                 }
             }
         }
-        let is_removed = seen.moved_file.is_some_and(MovedFile::is_removed);
-        let error = seen.error.filter(|_| !is_removed);
+        let is_removed = state.moved_file.is_some_and(MovedFile::is_removed);
+        let error = state.error.filter(|_| !is_removed);
         if self.error.as_deref() != error && is_due(&mut self.error_at, now) {
             match error {
-                Some(error) => say("error", Style::Bad, error.to_owned()),
+                Some(error) => report("error", Style::Bad, error.to_owned()),
                 None => {
-                    let again = "the file is written again".to_owned();
-                    say("error-over", Style::Plain, again);
+                    let again = "writing to the file works again".to_owned();
+                    report("error-over", Style::Plain, again);
                 }
             }
             self.error = error.map(str::to_owned);
         }
-        if self.is_connected != seen.is_connected {
-            match (self.is_connected, seen.is_connected) {
+        if self.is_connected != state.is_connected {
+            match (self.is_connected, state.is_connected) {
                 (Some(true), Some(false)) => {
                     let text = "not connected to the engine; reconnecting".to_owned();
-                    say("disconnected", Style::Warning, text);
+                    report("disconnected", Style::Warning, text);
                 }
                 (Some(false), Some(true)) => {
                     let text = "connected to the engine".to_owned();
-                    say("connected", Style::Plain, text);
+                    report("connected", Style::Plain, text);
                 }
                 _ => {}
             }
             // Not being connected yet at the start is not a change.
-            if self.is_connected.is_some() || seen.is_connected == Some(true) {
-                self.is_connected = seen.is_connected;
+            if self.is_connected.is_some() || state.is_connected == Some(true) {
+                self.is_connected = state.is_connected;
             }
         }
-        if seen.lost > self.lost && is_due(&mut self.lost_at, now) {
-            let more = seen.lost - self.lost;
+        if state.lost > self.lost && is_due(&mut self.lost_at, now) {
+            let more = state.lost - self.lost;
             let text = match self.lost {
                 0 => format!("{more} lost"),
-                _ => format!("{} lost, {more} of them since the last notice", seen.lost),
+                _ => format!("{} lost, {more} of them since the last notice", state.lost),
             };
-            say("losing", Style::Bad, text);
-            self.lost = seen.lost;
+            report("losing", Style::Bad, text);
+            self.lost = state.lost;
         }
         notices
     }
@@ -224,8 +224,8 @@ pub(super) fn moved_texts(files: [Option<&MovedFile>; 2]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn seen<'a>() -> Seen<'a> {
-        Seen {
+    fn state<'a>() -> RecorderState<'a> {
+        RecorderState {
             moved_file: None,
             moved_sums_file: None,
             room: Room::default(),
@@ -235,9 +235,13 @@ mod tests {
         }
     }
 
-    fn events(sut: &mut Notices, seen: &Seen<'_>, milliseconds: u64) -> Vec<&'static str> {
+    fn events(
+        sut: &mut Notices,
+        state: &RecorderState<'_>,
+        milliseconds: u64,
+    ) -> Vec<&'static str> {
         let now = Tick::from_nanos(milliseconds * 1_000_000);
-        let changes = sut.changes(seen, Path::new("run.tdms"), now);
+        let changes = sut.changes(state, Path::new("run.tdms"), now);
         changes.into_iter().map(|notice| notice.event).collect()
     }
 
@@ -245,8 +249,8 @@ mod tests {
     #[test]
     fn each_change_is_reported_once_and_losses_at_most_once_a_second() {
         let mut sut = Notices::new("updates wait");
-        assert!(events(&mut sut, &seen(), 0).is_empty());
-        let mut full = seen();
+        assert!(events(&mut sut, &state(), 0).is_empty());
+        let mut full = state();
         full.room.state = RoomState::Full;
         full.error = Some("no space");
         assert_eq!(events(&mut sut, &full, 10), ["disk-full", "error"]);
@@ -260,7 +264,7 @@ mod tests {
             assert!(events(&mut sut, &full, at).is_empty());
         }
         assert_eq!(events(&mut sut, &full, 1_040), ["losing"]);
-        let mut over = seen();
+        let mut over = state();
         over.lost = full.lost;
         over.is_connected = Some(false);
         assert_eq!(

@@ -9,7 +9,7 @@ use crate::terminal::escaped;
 /// A line on standard error of `record start` and `record bench`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-#[schemars(title = "A recording that begins, version 1")]
+#[schemars(title = "Start of a recording, version 1")]
 pub(crate) enum RecordingEvent {
     /// The recording begins.
     Recording {
@@ -24,7 +24,7 @@ pub(crate) enum RecordingEvent {
 /// How a file is written.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WritePath {
-    /// How the file is written. For variables, the last line has it.
+    /// How the file is written. Left out for variables; the last line gives it.
     pub(super) backend: String,
     /// Whether the data bypasses the system's cache.
     pub(super) is_direct: bool,
@@ -50,7 +50,7 @@ impl Display for RecordingEvent {
             let cache = cache(path.is_direct);
             write!(f, "recording with {backend}, {cache}, from {memory}")?;
             for why_not in &path.why_not {
-                write!(f, "\n  because {why_not}")?;
+                write!(f, "\n  not the fastest way: {why_not}")?;
             }
         }
         Ok(())
@@ -67,7 +67,7 @@ pub(super) fn cache(is_direct: bool) -> &'static str {
 /// The last line of `record start`, on standard error; and what `record stop` prints, one line for
 /// each.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "A recording that has ended, version 1")]
+#[schemars(title = "End of a recording, version 1")]
 pub(crate) struct Recorded {
     /// `recorded`.
     #[schemars(extend("const" = "recorded"))]
@@ -75,7 +75,7 @@ pub(crate) struct Recorded {
     /// The file.
     pub(super) file: String,
     #[serde(flatten)]
-    pub(super) taken: Taken,
+    pub(super) amounts: Amounts,
     #[serde(flatten)]
     pub(super) written: Option<FileWritten>,
     /// For a series of variables: number of its files; `bytes` is the length of all of them. Left
@@ -98,7 +98,7 @@ pub(crate) struct Recorded {
     /// while they were written. Left out otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) displaced: Vec<String>,
-    /// Number of further such names and patterns. Left out if there are none.
+    /// Number of further names and patterns in addition to `unmatched`. Left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(super) unmatched_further: Option<usize>,
@@ -111,17 +111,17 @@ pub(crate) struct Recorded {
     pub(super) text: String,
 }
 
-/// What was taken.
+/// Amounts of recorded data.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum Taken {
+pub(crate) enum Amounts {
     Elements {
         /// For a series: number of its files; `bytes` is the length of all of them. Left out
         /// otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1))]
         files: Option<u32>,
-        /// For a stream: elements that were taken.
+        /// For a stream: elements that were recorded.
         elements: u64,
         /// Rows that are missing, as far as their number is known.
         lost: u64,
@@ -129,7 +129,7 @@ pub(crate) enum Taken {
     Updates {
         /// For variables: number of variables in the file.
         variables: u64,
-        /// For variables: updates that were taken.
+        /// For variables: updates that were recorded.
         updates: u64,
         /// For variables: updates that are safe from a loss of power.
         on_disk: u64,
@@ -161,11 +161,11 @@ pub(crate) struct FileWritten {
 
 impl Recorded {
     /// Returns the result of a recording that has left no file.
-    pub(super) fn nothing(file: String, taken: Taken, text: String) -> Self {
+    pub(super) fn nothing(file: String, amounts: Amounts, text: String) -> Self {
         Self {
             event: "recorded",
             file,
-            taken,
+            amounts,
             written: None,
             files: None,
             sync_failure: None,

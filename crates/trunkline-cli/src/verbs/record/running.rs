@@ -31,11 +31,11 @@ use crate::verbs::stream::units::per_second;
 use crate::{CliError, Context, Exit, Problem};
 
 /// Longest time that a client may take to send its request, and to receive the answer.
-const ASKING: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const WORD_BYTES: usize = 16;
 /// Maximum number of commands that wait for the end. A further command is refused immediately.
 const WAITING_MAX: usize = 16;
-const RATE_OVER: Duration = Duration::from_secs(2);
+const RATE_WINDOW: Duration = Duration::from_secs(2);
 /// Attempts to take a lock whose holder does not answer.
 const TRIES: usize = 100;
 
@@ -60,7 +60,7 @@ struct Place {
 #[derive(Debug, Default)]
 struct Shared {
     status: Figures,
-    is_told: bool,
+    is_stop_requested: bool,
     waiting: Vec<UnixStream>,
     /// The answer to commands that requested a stop.
     ended: Option<String>,
@@ -94,11 +94,11 @@ impl Running {
         });
         let place = match begun {
             Ok(Ok(place)) => Some(place),
-            Ok(Err(entry)) => return Err(taken(path, &entry).into()),
+            Ok(Err(entry)) => return Err(already_recorded(path, &entry).into()),
             Err(error) => {
                 // The recording continues without an entry.
                 let line = format!("`trunkline record stop` does not find this recording: {error}");
-                context.tell_as("not-listed", &line)?;
+                context.note_with_code("not-listed", &line)?;
                 None
             }
         };
@@ -114,18 +114,18 @@ impl Running {
     }
 
     /// Returns true if another command has requested a stop.
-    pub(super) fn is_told(&self) -> bool {
-        lock(&self.shared).is_told
+    pub(super) fn is_stop_requested(&self) -> bool {
+        lock(&self.shared).is_stop_requested
     }
 
     pub(super) fn update(&mut self, now: Tick, figures: Figures) {
         let elapsed = now.since(self.meter.since);
         let mut shared = lock(&self.shared);
         let mut rate = shared.status.bytes_per_second;
-        if self.meter.is_first || elapsed >= RATE_OVER {
+        if self.meter.is_first || elapsed >= RATE_WINDOW {
             rate = per_second(figures.bytes.saturating_sub(self.meter.bytes), elapsed);
         }
-        if elapsed >= RATE_OVER {
+        if elapsed >= RATE_WINDOW {
             self.meter = Meter {
                 since: now,
                 bytes: figures.bytes,
@@ -155,7 +155,7 @@ impl Running {
             Err(CliError::PipeClosed) => {}
         }
         let (ended, exit) = result?;
-        context.tell(&ended)?;
+        context.notify(&ended)?;
         Ok(exit)
     }
 
@@ -293,8 +293,8 @@ impl Entry {
 }
 
 fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
-    stream.set_read_timeout(Some(ASKING))?;
-    stream.set_write_timeout(Some(ASKING))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut word = [0; WORD_BYTES];
     let length = stream.read(&mut word)?;
     let word = word.get(..length).unwrap_or_default();
@@ -304,7 +304,7 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     }
     if word == STOP {
         let mut shared = lock(shared);
-        shared.is_told = true;
+        shared.is_stop_requested = true;
         if let Some(line) = &shared.ended {
             return writeln!(stream, "{line}");
         }
@@ -337,21 +337,21 @@ fn waits(stream: &UnixStream) -> bool {
 }
 
 fn too_many_waiting() -> Problem {
-    Problem::stating("too-many-waiting", format!(
+    Problem::from_message("too-many-waiting", format!(
         "the recording is ending, but {WAITING_MAX} other commands already wait for its end, which \
          is the maximum"
     ))
 .with_hint("`trunkline record ls` shows whether it still runs")
 }
 
-fn taken(path: &Path, entry: &Entry) -> Problem {
+fn already_recorded(path: &Path, entry: &Entry) -> Problem {
     let about = entry.about().unwrap_or_default();
     let who = match (about["pid"].as_u64(), about["started"].as_str()) {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
     let path = escaped_path(path);
-    Problem::stating("is-recorded", format!("{path} is being recorded by {who}")).with_hint(
+    Problem::from_message("is-recorded", format!("{path} is being recorded by {who}")).with_hint(
         format!("`trunkline record stop {path}` ends that recording; or record to another file"),
     )
 }
@@ -435,10 +435,10 @@ mod tests {
         let sut = Mutex::<Shared>::default();
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| stop(&sut)).collect();
         let line = answered(&stop(&sut)).unwrap();
-        let told: Json = serde_json::from_str(&line).unwrap();
-        assert_eq!(told["exit"], Exit::Failed.number());
-        assert_eq!(told["problem"]["code"], "too-many-waiting");
-        let message = told["problem"]["message"].as_str().unwrap();
+        let answer: Json = serde_json::from_str(&line).unwrap();
+        assert_eq!(answer["exit"], Exit::Failed.number());
+        assert_eq!(answer["problem"]["code"], "too-many-waiting");
+        let message = answer["problem"]["message"].as_str().unwrap();
         assert!(message.contains("is ending"), "{message}");
         // One command gives up, and another takes its place.
         waiting.pop();

@@ -9,8 +9,8 @@ use trunkline::record::{
 use trunkline_types::{Contract, DataType, Pattern};
 
 use super::disk::room_text;
-use super::notices::{self, Notices, Seen};
-use super::recorded::{FileWritten, Recorded, RecordingEvent, Taken, system_error};
+use super::notices::{self, Notices, RecorderState};
+use super::recorded::{Amounts, FileWritten, Recorded, RecordingEvent, system_error};
 use super::running::{Figures, Running};
 use super::unmatched::{self, Unmatched};
 use super::{files_text, not_begun};
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(
         long = "for",
         value_name = "TIME",
-        value_parser = arguments::longer_than_none,
+        value_parser = arguments::positive_duration,
         allow_hyphen_values = true
     )]
     pub(super) span: Option<Duration>,
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = arguments::longer_than_none,
+        value_parser = arguments::positive_duration,
         allow_hyphen_values = true
     )]
     rotate_time: Option<Duration>,
@@ -168,7 +168,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     for (name, why) in &status.refused {
         // The problem already begins with the name.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
-        let refused = Problem::failed("not-recorded", escaped(why)).of(name);
+        let refused = Problem::failed("not-recorded", escaped(why)).with_name(name);
         context.terminal.problem(&refused, width(name))?;
     }
     if is_nothing(&status) {
@@ -201,19 +201,19 @@ fn recorded(
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
     let recorder = recorder.map_err(|error| not_begun(&error, path))?;
-    context.interrupted.end_in_order(1);
+    context.interrupted.handle_presses(1);
     let (_stopper, stopped) = trunkline::record::stopper();
     // Every update after the line `recording to ...` is recorded, so it is printed when the recorder
     // follows all variables, or after the timeout.
     let by = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
-        && !context.interrupted.is_so()
-        && !running.is_told()
+        && !context.interrupted.is_pressed()
+        && !running.is_stop_requested()
         && context.clock.now() < by
     {
         let _ = stopped.within(CHECK_INTERVAL);
     }
-    context.tell(&RecordingEvent::Recording {
+    context.notify(&RecordingEvent::Recording {
         file: Some(path.display().to_string()),
         path: None,
     })?;
@@ -230,7 +230,7 @@ fn recorded(
             break;
         }
         let _ = stopped.within(left);
-        must_end = context.interrupted.is_so() || running.is_told();
+        must_end = context.interrupted.is_pressed() || running.is_stop_requested();
         let status = recorder.status();
         running.update(now, figures(&status));
         let progress = status.progress;
@@ -239,11 +239,11 @@ fn recorded(
         if let (Some(rate), Some(updates)) = (rate, updates) {
             show(&status, path, rate, updates, context);
         }
-        notices.say(&seen(&status), path, now, context)?;
-        unmatched.say(&status, &connection, context)?;
+        notices.report(&recorder_state(&status), path, now, context)?;
+        unmatched.report(&status, &connection, context)?;
     }
     let status = recorder.stop();
-    unmatched.say(&status, &connection, context)?;
+    unmatched.report(&status, &connection, context)?;
     Ok((status, context.clock.now().since(started)))
 }
 
@@ -255,8 +255,8 @@ fn is_nothing(status: &VariableRecorderStatus) -> bool {
     status.progress.variables == 0 && status.refused_count == 0 && status.error.is_none()
 }
 
-fn seen(status: &VariableRecorderStatus) -> Seen<'_> {
-    Seen {
+fn recorder_state(status: &VariableRecorderStatus) -> RecorderState<'_> {
+    RecorderState {
         moved_file: status.moved_file.as_ref(),
         moved_sums_file: status.moved_sums_file.as_ref(),
         room: status.room,
@@ -285,7 +285,7 @@ fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, Cl
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) if settings.is_excluded(&name) => continue,
             Wanted::Name(name) => Pattern::parse(&name)
-                .map_err(|error| Problem::usage(error.to_string()).of(&name))?,
+                .map_err(|error| Problem::usage(error.to_string()).with_name(&name))?,
             Wanted::Wrong(problem) => return Err(problem.into()),
         });
     }
@@ -319,15 +319,15 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> Recorded {
         "nothing was recorded, so there is no file {}",
         escaped_path(path)
     );
-    let mut recorded = Recorded::nothing(path.display().to_string(), taken(status, 0), text);
+    let mut recorded = Recorded::nothing(path.display().to_string(), amounts(status, 0), text);
     recorded.sync_failure = status.progress.sync_failure.map(system_error);
     recorded.error.clone_from(&status.error);
     unmatched::sum_up(status, &mut recorded);
     recorded
 }
 
-fn taken(status: &VariableRecorderStatus, on_disk: u64) -> Taken {
-    Taken::Updates {
+fn amounts(status: &VariableRecorderStatus, on_disk: u64) -> Amounts {
+    Amounts::Updates {
         variables: status.progress.variables,
         updates: status.progress.updates,
         on_disk,
@@ -354,7 +354,7 @@ fn sum_up(
     };
     let safe = match is_safe {
         true => "flushed to disk",
-        false if is_removed => "nothing of the last file is left",
+        false if is_removed => "the last file was removed",
         false => "not all flushed to disk",
     };
     let updates = counted(progress.on_disk, "update");
@@ -372,7 +372,7 @@ fn sum_up(
         unsafe_part.unwrap_or_default(),
     );
     let moved_files = [status.moved_file.as_ref(), status.moved_sums_file.as_ref()];
-    let taken = taken(status, progress.on_disk);
+    let amounts = amounts(status, progress.on_disk);
     let mut recorded = Recorded {
         written: Some(FileWritten {
             bytes: progress.bytes,
@@ -386,7 +386,7 @@ fn sum_up(
         sync_failure,
         error: status.error.clone(),
         displaced: notices::moved_texts(moved_files),
-        ..Recorded::nothing(path.display().to_string(), taken, text)
+        ..Recorded::nothing(path.display().to_string(), amounts, text)
     };
     unmatched::sum_up(status, &mut recorded);
     recorded

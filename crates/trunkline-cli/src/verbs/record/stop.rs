@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let wait = until.map(|until| until.since(context.clock.now()));
         let answer = stream.and_then(|stream| read(stream, wait));
         let ended = match answer {
-            Ok(Some(answer)) => tell(&answer, context)?,
+            Ok(Some(answer)) => report(&answer, context)?,
             Ok(None) => context.show(&silent(recorder), 0)?,
             Err(error) => context.show(&unanswered(recorder, &error), 0)?,
         };
@@ -132,7 +132,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     // Check this first, because `Recorder::of` would create the lock.
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
-        Problem::stating(
+        Problem::from_message(
             "not-recorded",
             format!("{} is not being recorded", escaped_path(path)),
         )
@@ -140,7 +140,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     })
 }
 
-fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
+fn report(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     let exit = match answer["exit"].as_u64() {
         Some(0) => Exit::Done,
         Some(7) => Exit::Lost,
@@ -149,7 +149,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     if let Some(failed) = answer.get("problem") {
         let text = |key: &str| failed[key].as_str().map(str::to_owned);
         let (code, message) = (text("code").unwrap_or_default(), text("message"));
-        let mut problem = Problem::stating(code, message.unwrap_or_default());
+        let mut problem = Problem::from_message(code, message.unwrap_or_default());
         (problem.hint, problem.exit) = (text("hint"), exit);
         return context.show(&problem, 0);
     }
@@ -163,7 +163,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
 
 fn silent(recorder: &Recorder) -> Problem {
     let file = escaped_path(&recorder.file);
-    Problem::stating(
+    Problem::from_message(
         "failed",
         format!("the recorder of {file} has ended without a result"),
     )
@@ -179,24 +179,24 @@ fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
     let who = who.unwrap_or_default();
     if let io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut = error.kind() {
         let message =
-            format!("the recorder of {file}{who} was asked to end, and has not ended yet");
+            format!("the recorder of {file}{who} was asked to stop but has not ended yet");
         let hint = "it is still ending: `trunkline record ls` shows whether it runs; allow more \
                     time with --timeout";
-        let problem = Problem::stating("timeout", message).with_hint(hint);
+        let problem = Problem::from_message("timeout", message).with_hint(hint);
         return Problem {
             exit: Exit::TimedOut,
             ..problem
         };
     }
-    Problem::stating(
+    Problem::from_message(
         "failed",
-        format!("the recorder of {file}{who} cannot be asked to end: {error}"),
+        format!("the recorder of {file}{who} does not accept the stop request: {error}"),
     )
     .with_hint("`kill PID` also ends it cleanly")
 }
 
 fn not_found(error: &io::Error) -> Problem {
-    Problem::stating(
+    Problem::from_message(
         "failed",
         format!("running recordings cannot be listed: {error}"),
     )

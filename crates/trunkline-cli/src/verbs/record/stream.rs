@@ -15,12 +15,12 @@ use trunkline::tdms::Waveform;
 use trunkline_types::DataType;
 
 use super::disk::room_text;
-use super::meeting::meet;
-use super::notices::{self, Notices, Seen};
-use super::recorded::{FileWritten, Recorded, Taken, cache, system_error};
+use super::notices::{self, Notices, RecorderState};
+use super::peer::wait_for_peer;
+use super::recorded::{Amounts, FileWritten, Recorded, cache, system_error};
 use super::running::Running;
 use super::start::Args;
-use super::stream_file::{Came, StreamFile, check_folder};
+use super::stream_file::{RecordedFiles, StreamFile, check_folder};
 use super::{files_text, not_begun, problem, untrimmed_text, write_path};
 use crate::terminal::{escaped, escaped_path};
 use crate::verbs::progress::Meter;
@@ -79,8 +79,8 @@ impl Recorder<'_> {
         let pages = PagesWanted::LargestThereAre;
         let made = RegionMemory::to_record(row_bytes, rows * REGIONS, pages, REGIONS);
         let (memory, mut filler, mut reader) = made.map_err(|error| problem(&error.into()))?;
-        let Some(mut stream) = self.met()? else {
-            return Ok(self.nobody_came());
+        let Some(mut stream) = self.wait_for_writer()? else {
+            return Ok(self.no_writer_connected());
         };
         layout.waveform = args.sample_rate.map(|rate| Waveform {
             start: Some(self.context.clock.wall().into()),
@@ -128,8 +128,8 @@ impl Recorder<'_> {
         let of = (GROUP, self.data_type);
         check_elements(of.0, of.1)
             .map_err(|error| Problem::new(Exit::Usage, "type", escaped(&error.to_string())))?;
-        let Some(mut stream) = self.met()? else {
-            return Ok(self.nobody_came());
+        let Some(mut stream) = self.wait_for_writer()? else {
+            return Ok(self.no_writer_connected());
         };
         let open = |number| {
             let path = series_file(path, number);
@@ -156,7 +156,7 @@ impl Recorder<'_> {
     /// Waits for the writer before the file is created, so that no file is left behind if none
     /// connects. Returns `None` if the recording must end first. Errors that do not depend on the
     /// writer are reported without waiting.
-    fn met(&self) -> Result<Option<ValueReader>, CliError> {
+    fn wait_for_writer(&self) -> Result<Option<ValueReader>, CliError> {
         let (args, path, context) = (self.args, self.path, self.context);
         let next = args.rotation().map(|_| series_file(path, 2));
         let there = [Some(path), next.as_deref()];
@@ -165,28 +165,28 @@ impl Recorder<'_> {
             return Err(not_begun(&error.into(), there).into());
         }
         check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
-        context.interrupted.end_in_order(1);
+        context.interrupted.handle_presses(1);
         let options = stream::options(args.from.as_deref(), context)?;
         let (at, data_type) = (self.url.to_owned(), self.data_type.clone());
         let create = move || ValueReader::create(&at, &data_type, options);
-        let must_end = || context.interrupted.is_so() || self.running.is_told();
-        meet(self.url, create, must_end, context)
+        let must_end = || context.interrupted.is_pressed() || self.running.is_stop_requested();
+        wait_for_peer(self.url, create, must_end, context)
     }
 
     /// Returns the result of a recording that ended before a writer connected. There is no file,
     /// because a file without rows would be useless.
-    fn nobody_came(&self) -> Outcome {
+    fn no_writer_connected(&self) -> Outcome {
         let text = format!(
             "no writer connected to the stream: nothing was recorded, and {} was not created",
             escaped_path(self.path)
         );
-        let taken = Taken::Elements {
+        let amounts = Amounts::Elements {
             files: None,
             elements: 0,
             lost: 0,
         };
-        let recorded = Recorded::nothing(self.path.display().to_string(), taken, text);
-        let is_interrupted = self.context.interrupted.is_so();
+        let recorded = Recorded::nothing(self.path.display().to_string(), amounts, text);
+        let is_interrupted = self.context.interrupted.is_pressed();
         (recorded, Exit::Interrupted.when(is_interrupted))
     }
 
@@ -202,7 +202,7 @@ impl Recorder<'_> {
         ) -> Result<StreamRecorded, RecordingError>,
     ) -> Result<Outcome, CliError> {
         let (context, path) = (self.context, self.path);
-        write_path::say(report, pages, context)?;
+        write_path::report(report, pages, context)?;
         let started = context.clock.now();
         let until = self.args.span.map(|span| started.saturating_add(span));
         let (stopper, stopped) = stopper();
@@ -213,13 +213,13 @@ impl Recorder<'_> {
         let mut on_turn = |file: &F| {
             let now = context.clock.now();
             let is_over = until.is_some_and(|until| until <= now);
-            if context.interrupted.is_so() || running.is_told() || is_over {
+            if context.interrupted.is_pressed() || running.is_stop_requested() || is_over {
                 stopper = None;
             }
             let figures = file.figures();
             running.update(now, figures);
             // If standard error is closed, the end of the command reports it.
-            let _ = notices.say(&seen(file), path, now, context);
+            let _ = notices.report(&recorder_state(file), path, now, context);
             if let Some(rate) = meter.rate(now, figures.bytes, &context.terminal) {
                 context.terminal.progress(&format!(
                     "{} · {} · {} · queue {} · {}",
@@ -241,8 +241,8 @@ impl Recorder<'_> {
             let rows = counted(file.figures().rows, "element");
             // The first error is that the file was removed.
             let second = match &done {
-                Err(RecordingError::Both { second, .. }) => format!("; besides, {second}"),
-                Err(error @ RecordingError::Stream(_)) => format!("; besides, {error}"),
+                Err(RecordingError::Both { second, .. }) => format!("; also, {second}"),
+                Err(error @ RecordingError::Stream(_)) => format!("; also, {error}"),
                 _ => String::new(),
             };
             let sentence = format!(
@@ -252,19 +252,19 @@ impl Recorder<'_> {
             return Err(Problem::new(Exit::Lost, "removed", escaped(&sentence)).into());
         }
         let done = done.map_err(|error| problem(&error))?;
-        let came = closed.map_err(|error| problem(&error.into()))?;
-        if let Some(failure) = &came.failure {
-            let untrimmed = came.untrimmed.map(untrimmed_text);
+        let files = closed.map_err(|error| problem(&error.into()))?;
+        if let Some(failure) = &files.failure {
+            let untrimmed = files.untrimmed.map(untrimmed_text);
             let sentence = [Some(failure.clone()), untrimmed].into_iter().flatten();
             let sentence = sentence.collect::<Vec<_>>().join("; ");
             return Err(Problem::failed("file", sentence).into());
         }
         let elapsed = context.clock.now().since(started);
         let moved_files = file.moved_files();
-        let recorded = self.sum_up(&done, &came, report, (copied, moved_files), elapsed);
-        let exit = match came.lost {
+        let recorded = self.sum_up(&done, &files, report, (copied, moved_files), elapsed);
+        let exit = match files.lost {
             _ if moved_files.iter().any(Option::is_some) => Exit::Lost,
-            0 => Exit::Failed.when(!came.errors.is_empty()),
+            0 => Exit::Failed.when(!files.errors.is_empty()),
             _ => Exit::Lost,
         };
         Ok((recorded, exit))
@@ -273,7 +273,7 @@ impl Recorder<'_> {
     fn sum_up(
         &self,
         done: &StreamRecorded,
-        came: &Came,
+        files: &RecordedFiles,
         report: &FileReport,
         (copied, moved_files): (u64, [Option<&MovedFile>; 2]),
         elapsed: Duration,
@@ -282,12 +282,12 @@ impl Recorder<'_> {
             "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied on the way to \
              the file",
             counted(done.elements, "element"),
-            files_text(self.path, came.files),
-            bytes_text(came.bytes as f64),
+            files_text(self.path, files.count),
+            bytes_text(files.bytes as f64),
             elapsed.as_secs_f64(),
             rate_text(per_second(done.bytes, elapsed)),
-            came.lost,
-            match came.is_unsafe {
+            files.lost,
+            match files.is_unsafe {
                 false => "flushed to disk",
                 true => "not all flushed to disk",
             },
@@ -295,37 +295,37 @@ impl Recorder<'_> {
             cache(report.is_direct),
             bytes_text(copied as f64),
         );
-        let untrimmed = came.untrimmed.map(untrimmed_text);
-        for error in came.errors.iter().chain(&untrimmed) {
+        let untrimmed = files.untrimmed.map(untrimmed_text);
+        for error in files.errors.iter().chain(&untrimmed) {
             text.push_str("; ");
             text.push_str(error);
         }
-        let taken = Taken::Elements {
-            files: self.args.rotation().map(|_| came.files),
+        let amounts = Amounts::Elements {
+            files: self.args.rotation().map(|_| files.count),
             elements: done.elements,
-            lost: came.lost,
+            lost: files.lost,
         };
         Recorded {
             written: Some(FileWritten {
-                bytes: came.bytes,
+                bytes: files.bytes,
                 seconds: elapsed.into(),
-                durability: ["on-disk", "in-file"][usize::from(came.is_unsafe)],
+                durability: ["on-disk", "in-file"][usize::from(files.is_unsafe)],
                 backend: report.backend.to_string(),
                 is_direct: report.is_direct,
                 bytes_copied: copied,
             }),
-            sync_failure: came.sync_failure.map(system_error),
-            untrimmed: came.untrimmed.map(system_error),
-            error: (!came.errors.is_empty()).then(|| came.errors.join("; ")),
+            sync_failure: files.sync_failure.map(system_error),
+            untrimmed: files.untrimmed.map(system_error),
+            error: (!files.errors.is_empty()).then(|| files.errors.join("; ")),
             displaced: notices::moved_texts(moved_files),
-            ..Recorded::nothing(self.path.display().to_string(), taken, text)
+            ..Recorded::nothing(self.path.display().to_string(), amounts, text)
         }
     }
 }
 
-fn seen(file: &impl StreamFile) -> Seen<'_> {
+fn recorder_state(file: &impl StreamFile) -> RecorderState<'_> {
     let [moved_file, moved_sums_file] = file.moved_files();
-    Seen {
+    RecorderState {
         moved_file,
         moved_sums_file,
         room: file.room(),

@@ -28,7 +28,7 @@ pub(super) trait StreamFile {
     /// refer to them.
     fn moved_files(&self) -> [Option<&MovedFile>; 2];
 
-    fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
+    fn end(&mut self, wait: Duration) -> Result<RecordedFiles, RecordError>;
 }
 
 fn figures(rows: u64, lost: u64, progress: &Progress, bytes_before: u64) -> Figures {
@@ -43,8 +43,8 @@ fn figures(rows: u64, lost: u64, progress: &Progress, bytes_before: u64) -> Figu
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Came {
-    pub(super) files: u32,
+pub(super) struct RecordedFiles {
+    pub(super) count: u32,
     pub(super) bytes: u64,
     pub(super) lost: u64,
     /// True if a part of the data may not survive a loss of power.
@@ -57,9 +57,9 @@ pub(super) struct Came {
     pub(super) failure: Option<String>,
 }
 
-impl Came {
+impl RecordedFiles {
     fn add(&mut self, closed: &Closed) {
-        self.files += 1;
+        self.count += 1;
         self.bytes += closed.length;
         self.is_unsafe |= closed.durability != Durability::OnDisk;
         self.untrimmed = self.untrimmed.or(closed.untrimmed);
@@ -89,11 +89,11 @@ impl StreamFile for TdmsRecording {
         [self.queue().moved_file(), self.queue().moved_sums_file()]
     }
 
-    fn end(&mut self, wait: Duration) -> Result<Came, RecordError> {
-        let mut came = Came::default();
-        came.add(&self.close(wait)?);
-        came.lost = self.lost();
-        Ok(came)
+    fn end(&mut self, wait: Duration) -> Result<RecordedFiles, RecordError> {
+        let mut files = RecordedFiles::default();
+        files.add(&self.close(wait)?);
+        files.lost = self.lost();
+        Ok(files)
     }
 }
 
@@ -121,33 +121,34 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
         [queue.moved_file(), queue.moved_sums_file()]
     }
 
-    fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
+    fn end(&mut self, _: Duration) -> Result<RecordedFiles, RecordError> {
         // The timeout given when the series started applies instead.
         let last = self.close()?;
         let omitted = self.omitted_files();
-        let mut came = Came {
-            files: omitted.files,
+        let mut files = RecordedFiles {
+            count: omitted.files,
             bytes: omitted.bytes,
             lost: omitted.rows_lost,
             is_unsafe: omitted.not_on_disk > 0,
             untrimmed: omitted.untrimmed,
             sync_failure: omitted.sync_failure,
-            ..Came::default()
+            ..RecordedFiles::default()
         };
         if omitted.failed > 0 {
             let failed = counted(u64::from(omitted.failed), "earlier file");
-            came.errors.push(format!("{failed} failed"));
+            files.errors.push(format!("{failed} failed"));
         }
         let before = std::iter::from_fn(|| self.take_ended());
         for ended in before.collect::<Vec<_>>().iter().chain([&last]) {
-            came.add(&ended.closed);
-            came.lost += ended.rows_lost;
-            if let Some(failure) = came.failure.take() {
-                came.errors
+            files.add(&ended.closed);
+            files.lost += ended.rows_lost;
+            if let Some(failure) = files.failure.take() {
+                files
+                    .errors
                     .push(format!("file {}: {failure}", ended.number));
             }
         }
-        Ok(came)
+        Ok(files)
     }
 }
 
@@ -177,30 +178,30 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         [(**self).moved_file(), self.moved_sums_file()]
     }
 
-    fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
+    fn end(&mut self, _: Duration) -> Result<RecordedFiles, RecordError> {
         let progress = self.progress();
-        let mut came = Came {
-            files: self.number(),
+        let mut files = RecordedFiles {
+            count: self.number(),
             bytes: progress.bytes,
             lost: progress.lost,
             is_unsafe: progress.on_disk < progress.updates,
             sync_failure: progress.sync_failure,
-            ..Came::default()
+            ..RecordedFiles::default()
         };
         let omitted = self.omitted_files().not_on_disk;
         if omitted > 0 {
-            let files = counted(u64::from(omitted), "earlier file");
-            let error = format!("{files}: not all data is safe from a loss of power");
-            came.errors.push(error);
+            let earlier = counted(u64::from(omitted), "earlier file");
+            let error = format!("{earlier}: not all data is safe from a loss of power");
+            files.errors.push(error);
         }
         while let Some(ended) = self.take_ended() {
             if !ended.is_on_disk {
                 let number = ended.number;
                 let error = format!("file {number}: not all of it is safe from a loss of power");
-                came.errors.push(error);
+                files.errors.push(error);
             }
         }
-        Ok(came)
+        Ok(files)
     }
 }
 
@@ -227,13 +228,13 @@ mod tests {
     use trunkline::record::{QueueOptions, SimDisk, TdmsLayout};
     use trunkline::tdms::TdmsType;
 
-    use super::super::recorded::{Recorded, Taken, system_error};
+    use super::super::recorded::{Amounts, Recorded, system_error};
     use super::super::untrimmed_text;
     use super::*;
     use crate::output::record::object;
 
     /// Returns the result of a recording. With `fault`, its file cannot be truncated.
-    fn came_of(fault: Option<i32>) -> Came {
+    fn recorded_with(fault: Option<i32>) -> RecordedFiles {
         let disk = SimDisk::new(1, 512);
         let queue = WriteQueue::new(Box::new(disk.clone()), QueueOptions::default(), Vec::new());
         let layout = TdmsLayout {
@@ -251,21 +252,21 @@ mod tests {
     /// Behaviour: B-70.
     #[test]
     fn file_errors_are_reported_at_the_end() {
-        let came = came_of(None);
-        assert_eq!((came.failure, came.untrimmed), (None, None));
-        assert_eq!((came.files, came.sync_failure), (1, None));
-        let came = came_of(Some(30));
-        assert_eq!(came.untrimmed, Some(30));
-        assert!(came.failure.is_some());
-        let taken = Taken::Elements {
+        let files = recorded_with(None);
+        assert_eq!((files.failure, files.untrimmed), (None, None));
+        assert_eq!((files.count, files.sync_failure), (1, None));
+        let files = recorded_with(Some(30));
+        assert_eq!(files.untrimmed, Some(30));
+        assert!(files.failure.is_some());
+        let amounts = Amounts::Elements {
             files: None,
             elements: 0,
             lost: 0,
         };
         let object = object(&Recorded {
-            sync_failure: came.sync_failure.map(system_error),
-            untrimmed: came.untrimmed.map(system_error),
-            ..Recorded::nothing(String::new(), taken, String::new())
+            sync_failure: files.sync_failure.map(system_error),
+            untrimmed: files.untrimmed.map(system_error),
+            ..Recorded::nothing(String::new(), amounts, String::new())
         });
         let said = object["untrimmed"].as_str().unwrap();
         assert!(said.contains("os error 30"), "{said}");

@@ -17,7 +17,7 @@ use crate::{CliError, Context, Problem};
 pub(super) struct Unmatched(HashSet<String>);
 
 impl Unmatched {
-    pub(super) fn say(
+    pub(super) fn report(
         &mut self,
         status: &VariableRecorderStatus,
         connection: &Connection,
@@ -41,12 +41,12 @@ impl Unmatched {
             Err(_) => {
                 for name in names {
                     let problem = Problem::failed("unknown-name", "not found");
-                    context.terminal.problem(&problem.of(name), width)?;
+                    context.terminal.problem(&problem.with_name(name), width)?;
                 }
             }
         }
         for pattern in patterns {
-            context.tell(&MonitorEvent::NoMatch {
+            context.notify(&MonitorEvent::NoMatch {
                 name: pattern.to_owned(),
             })?;
         }
@@ -56,8 +56,8 @@ impl Unmatched {
 
 /// Limits on the number of names in the last line and on their bytes, because `record stop` receives
 /// the whole line.
-const TOLD_MAX: usize = 100;
-const TOLD_BYTES_MAX: usize = 8 << 10;
+const NAMES_MAX: usize = 100;
+const NAMES_BYTES_MAX: usize = 8 << 10;
 
 pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
     let mut unmatched = status.unmatched.iter();
@@ -66,11 +66,11 @@ pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
 
 pub(super) fn sum_up(status: &VariableRecorderStatus, recorded: &mut Recorded) {
     let mut bytes = 0;
-    let told = status.unmatched.iter().take_while(|name| {
+    let listed = status.unmatched.iter().take_while(|name| {
         bytes += name.len();
-        bytes <= TOLD_BYTES_MAX
+        bytes <= NAMES_BYTES_MAX
     });
-    recorded.unmatched = told.take(TOLD_MAX).cloned().collect();
+    recorded.unmatched = listed.take(NAMES_MAX).cloned().collect();
     let further = status.unmatched.len() - recorded.unmatched.len();
     recorded.unmatched_further = Some(further).filter(|further| *further > 0);
 }

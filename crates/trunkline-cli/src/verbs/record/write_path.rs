@@ -7,8 +7,8 @@ use super::recorded::{RecordingEvent, WritePath};
 use crate::verbs::stream::units::bytes_text;
 use crate::{CliError, Context};
 
-pub(super) fn say(report: &FileReport, pages: Pages, context: &Context) -> Result<(), CliError> {
-    context.tell(&RecordingEvent::Recording {
+pub(super) fn report(report: &FileReport, pages: Pages, context: &Context) -> Result<(), CliError> {
+    context.notify(&RecordingEvent::Recording {
         file: None,
         path: Some(WritePath {
             backend: report.backend.to_string(),

@@ -80,7 +80,7 @@ impl Difference {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Kind {
-    Value(Option<Back>),
+    Value(Option<RestoreWrite>),
     /// The type has changed, so the old value cannot be written.
     Type,
     Gone,
@@ -90,7 +90,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Back {
+pub(super) struct RestoreWrite {
     pub(super) variable: VariableRef,
     pub(super) value: Value,
     /// Position of the variable at the time of the comparison.
@@ -118,7 +118,8 @@ pub(super) fn with_engine(
     let data_type = &opened.data_type;
     let Some(reading) = &opened.reading else {
         let sentence = "the variable is write-only, so its value is unknown";
-        let problem = Problem::new(Exit::NotPermitted, "not-readable", sentence).of(&saved.name);
+        let problem =
+            Problem::new(Exit::NotPermitted, "not-readable", sentence).with_name(&saved.name);
         return Ok(difference(Kind::Unknown(problem), as_written, none));
     };
     let shown = |value: &Value| {
@@ -144,13 +145,13 @@ pub(super) fn with_engine(
     if before.1 == now.1 {
         return Ok(None);
     }
-    let back = Back {
+    let write = RestoreWrite {
         variable: opened.variable,
         value,
         position: reading.position,
         is_read_only: opened.access == Access::ReadOnly,
     };
-    Ok(difference(Kind::Value(Some(back)), before, now))
+    Ok(difference(Kind::Value(Some(write)), before, now))
 }
 
 fn value_of(path: &Path, saved: &Variable, data_type: &DataType) -> Result<Value, Problem> {

@@ -185,7 +185,7 @@ fn text_of(object: &Map<String, Json>, key: &str) -> String {
 pub(super) fn wrong(path: &Path, line: Option<usize>, what: &str, hint: &str) -> Problem {
     let place = line.map(|line| format!(":{line}")).unwrap_or_default();
     let message = format!("{}{place}: {what}", path.display());
-    let problem = Problem::stating("bad-file", message).with_hint(hint);
+    let problem = Problem::from_message("bad-file", message).with_hint(hint);
     Problem {
         exit: Exit::Usage,
         ..problem

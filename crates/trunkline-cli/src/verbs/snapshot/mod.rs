@@ -14,7 +14,7 @@ use trunkline_types::json::to_json;
 use self::compare::Difference;
 use self::file::{Head, Saved, Variable};
 use crate::connection::{
-    Connection, Entries, metadata, no_match, opening, readable, reading_fault,
+    Connection, Entries, metadata, no_match, open_options, readable, reading_fault,
 };
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
@@ -130,7 +130,7 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     let mut tally = Tally::default();
     let mut opened = Vec::new();
     // With values and descriptions.
-    let options = opening(true, true);
+    let options = open_options(true, true);
     for (name, opened_one) in connection.open_all(&entries, options)? {
         match opened_one.and_then(|opened| readable(&name, opened)) {
             Ok(one) => opened.push((name, one)),
@@ -151,7 +151,7 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
         let reading = match reading {
             Ok(reading) => reading,
             Err(fault) => {
-                let problem = reading_fault(&fault).of(name);
+                let problem = reading_fault(&fault).with_name(name);
                 tally.item_failed(context.show(&problem, entries.width())?);
                 continue;
             }
@@ -250,7 +250,7 @@ fn compare_with_engine(
     let entries = Entries(names.collect());
     let mut differences = Vec::new();
     // With values and descriptions.
-    let options = opening(true, true);
+    let options = open_options(true, true);
     let opened = connection.open_all(&entries, options)?;
     for (saved, (_, opened)) in saved.variables.iter().zip(opened) {
         let style = context.settings.values;

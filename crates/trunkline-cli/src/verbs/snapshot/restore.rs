@@ -4,11 +4,11 @@ use serde_json::Value as Json;
 use trunkline::proto::{Fault, FaultCode};
 use trunkline::{GROUP_MAX, Write, WriteOutcome};
 
-use super::compare::{Back, Difference, Kind};
+use super::compare::{Difference, Kind, RestoreWrite};
 use super::file::Saved;
 use super::{SavedArgs, compare_with_engine, select};
 use crate::arguments::Form;
-use crate::connection::{Connection, SUPERSEDED, not_known, written};
+use crate::connection::{Connection, SUPERSEDED, not_known, outcome_word};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, width};
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     if_unchanged: bool,
 }
 
-/// The difference that a planned step is about, with other columns.
+/// A planned step: the difference, with other columns.
 #[derive(Serialize, JsonSchema)]
 struct Preview<'d> {
     #[serde(flatten)]
     difference: &'d Difference,
-    /// For people: what is to be done, the value now, that of the file, and a remark.
+    /// For people: the action, the current value, the saved value, and a remark.
     #[serde(skip)]
     texts: [(&'static str, String); 4],
     #[serde(skip)]
@@ -64,8 +64,8 @@ impl Record for Preview<'_> {
 pub(crate) struct Restored {
     /// Full name of the variable.
     name: String,
-    /// `applied`; `unchanged`: within the deadband; `left`: not written, because only its source
-    /// writes it, it had no value when it was saved, or it is not in the file.
+    /// `applied`; `unchanged`: within the deadband; `left`: not written, because the variable is
+    /// read-only, had no value when it was saved, or is not in the file.
     #[schemars(extend("enum" = ["applied", "unchanged", "superseded", "left"]))]
     outcome: &'static str,
     /// The previous value; null when there was none.
@@ -97,7 +97,7 @@ struct Planned<'d> {
 }
 
 enum Step<'d> {
-    Write(&'d Back),
+    Write(&'d RestoreWrite),
     Leave(&'static str),
     Fail(Problem),
 }
@@ -133,7 +133,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
             Step::Leave(remark) => ("leave", Style::Dim, (*remark).to_owned()),
             Step::Fail(problem) => ("fail", Style::Bad, problem.sentence()),
         };
-        let saved = towards(&difference.texts[0], context);
+        let saved = with_arrow(&difference.texts[0], context);
         Preview {
             difference,
             texts: [
@@ -148,7 +148,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
 }
 
 /// Formats the value to be written, preceded by an arrow in a table.
-fn towards(value: &str, context: &Context) -> String {
+fn with_arrow(value: &str, context: &Context) -> String {
     match context.settings.form == Form::Table && !value.is_empty() {
         true => format!("→ {value}"),
         false => value.to_owned(),
@@ -157,11 +157,11 @@ fn towards(value: &str, context: &Context) -> String {
 
 fn plan(difference: &Difference) -> Planned<'_> {
     let failed = |exit, code: &'static str, sentence: &str| {
-        Step::Fail(Problem::new(exit, code, sentence).of(&difference.name))
+        Step::Fail(Problem::new(exit, code, sentence).with_name(&difference.name))
     };
     let step = match &difference.kind {
-        Kind::Value(Some(back)) if back.is_read_only => Step::Leave("only its source writes it"),
-        Kind::Value(Some(back)) => Step::Write(back),
+        Kind::Value(Some(write)) if write.is_read_only => Step::Leave("it is read-only"),
+        Kind::Value(Some(write)) => Step::Write(write),
         Kind::Value(None) => Step::Leave("it had no value when it was saved"),
         Kind::Added => Step::Leave("it is not in the file"),
         Kind::Gone => failed(
@@ -194,7 +194,7 @@ fn write(
         );
         return Err(Problem::usage(sentence).into());
     }
-    let culprit = planned.iter().find_map(|one| match &one.step {
+    let first_problem = planned.iter().find_map(|one| match &one.step {
         Step::Fail(problem) if args.atomic => Some(problem),
         _ => None,
     });
@@ -205,7 +205,7 @@ fn write(
         }
     }
     let (client, timeout) = (&connection.client, connection.timeout());
-    let outcomes = match culprit {
+    let outcomes = match first_problem {
         Some(problem) => {
             let name = problem.name.as_deref().unwrap_or_default();
             let sentence = format!("not written: the whole group was refused because of {name}");
@@ -234,11 +234,14 @@ fn write(
             }
             Step::Write(_) => {
                 let outcome = outcomes.next();
-                match outcome.as_ref().map_or_else(|| Err(not_known()), written) {
+                match outcome
+                    .as_ref()
+                    .map_or_else(|| Err(not_known()), outcome_word)
+                {
                     Ok((word, Some(_))) => (word, ""),
                     Ok((word, None)) => (word, SUPERSEDED),
                     Err(problem) => {
-                        let problem = problem.of(&one.difference.name);
+                        let problem = problem.with_name(&one.difference.name);
                         tally.item_failed(context.show(&problem, width)?);
                         continue;
                     }
@@ -252,12 +255,12 @@ fn write(
 }
 
 fn make(args: &Args, one: &Planned<'_>) -> Option<Write> {
-    let Step::Write(back) = &one.step else {
+    let Step::Write(wanted) = &one.step else {
         return None;
     };
-    let write = Write::new(back.variable, back.value.clone());
+    let write = Write::new(wanted.variable, wanted.value.clone());
     Some(match args.if_unchanged {
-        true => write.expecting(back.position),
+        true => write.expecting(wanted.position),
         false => write,
     })
 }
@@ -280,7 +283,7 @@ fn restored(
         now: now.clone(),
         texts: [
             ("before", before.clone()),
-            ("after", towards(after, context)),
+            ("after", with_arrow(after, context)),
             ("remark", remark.to_owned()),
         ],
         style,

@@ -319,7 +319,7 @@ impl Display for StreamEvent {
                     write!(f, "; {} not delivered{in_doubt}", counted(*left, "element"))?;
                 }
                 if let Some(lost @ 1..) = lost {
-                    write!(f, "; {lost} were lost by those that were too slow")?;
+                    write!(f, "; {lost} were lost by readers that were too slow")?;
                 }
                 if let Some(kept) = kept {
                     write!(f, "; {} in the journal", counted(*kept, "element"))?;

@@ -37,10 +37,10 @@ pub(crate) struct InfoArgs {
 pub(crate) struct Endpoint {
     /// Its URL.
     endpoint: String,
-    /// `writes` or `reads`; null when the endpoint has not reported anything yet: then the other
-    /// keys have no meaning either.
+    /// `writes` or `reads`; null if the endpoint has not reported its state yet; the other keys
+    /// then have no meaning.
     direction: Option<&'static str>,
-    /// Type of its elements; of a long type, the beginning.
+    /// Type of its elements; a long type is truncated.
     #[serde(rename = "type")]
     data_type: String,
     /// Whether the endpoint is connected to its peer.
@@ -262,10 +262,10 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
     let Some(endpoint) = found.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
         let problem = Problem::failed("unknown-endpoint", sentence);
-        return context.show(&problem.of(&args.end), 0);
+        return context.show(&problem.with_name(&args.end), 0);
     };
     let shown = Endpoint::of(endpoint);
-    context.sheet(&shown, shown.properties())?;
+    context.print_details(&shown, shown.properties())?;
     Ok(Exit::Done)
 }
 

@@ -5,7 +5,7 @@
 //! - `form`: the forms of the elements outside the stream: `text` for JSON Lines and CSV, `arrow` for
 //!   Arrow IPC. `input`: reads standard input without read-ahead.
 //! - `writer_endpoint`, `reader_endpoint`: an endpoint with one peer or several. `peers`: events of
-//!   the peers. `pace`: waiting, progress and summary. `events`: lines on standard error.
+//!   the peers. `transfer`: waiting, progress and summary. `events`: lines on standard error.
 //! - `list`: lists the endpoints. `bench`: measures a stream. `units`: sizes and rates.
 
 mod arrow;
@@ -14,11 +14,11 @@ pub(crate) mod events;
 mod form;
 mod input;
 pub(crate) mod list;
-mod pace;
 mod peers;
 mod read;
 mod reader_endpoint;
 mod text;
+mod transfer;
 pub(super) mod units;
 mod write;
 mod writer_endpoint;

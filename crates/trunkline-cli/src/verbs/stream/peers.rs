@@ -24,8 +24,11 @@ pub(super) trait Endpoint {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum PeerEvent {
-    /// A peer has connected. With `is_twin`, another connected writer has the same name.
-    Connected { member: Arc<Member>, is_twin: bool },
+    /// A peer has connected. With `has_same_name`, another connected writer has the same name.
+    Connected {
+        member: Arc<Member>,
+        has_same_name: bool,
+    },
     /// A reader has left, or was disconnected at the end, with the elements that it lacks.
     ReaderLeft(Undelivered),
     /// A writer has ended, after this number of elements was read from it.
@@ -52,12 +55,15 @@ impl PeerEvent {
     pub(super) fn event(&self, url: &str, data_type: &DataType) -> StreamEvent {
         let url = url.to_owned();
         match self {
-            PeerEvent::Connected { member, is_twin } => StreamEvent::StreamConnected {
+            PeerEvent::Connected {
+                member,
+                has_same_name,
+            } => StreamEvent::StreamConnected {
                 url,
                 peer: member.url.clone(),
                 transport: None,
                 data_type: data_type.to_string(),
-                same_name: *is_twin,
+                same_name: *has_same_name,
                 is_again: false,
             },
             PeerEvent::ReaderLeft(undelivered) => StreamEvent::StreamReader {

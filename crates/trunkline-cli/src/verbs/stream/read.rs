@@ -10,9 +10,9 @@ use trunkline_types::wire::encoded_len;
 use super::arrow::Batches;
 use super::events::StreamEvent;
 use super::form::{ElementForm, raw_of_several};
-use super::pace::{Halt, Pace};
 use super::peers::Endpoint;
 use super::reader_endpoint::{Elements, ReaderEndpoint};
+use super::transfer::{Halt, Transfer};
 use super::{EndArgs, peers, problem, text};
 use crate::{CliError, Context, Exit};
 
@@ -58,12 +58,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     let chunk = args.end.chunk()?;
     let mut reader = ReaderEndpoint::create(args, context)?;
-    let pace = Pace::new(context);
-    pace.met(&mut reader, args.end.journal.is_some())?;
+    let transfer = Transfer::new(context);
+    transfer.report_start(&mut reader, args.end.journal.is_some())?;
     let mut sut = Read {
         args: &args.end,
         context,
-        pace,
+        transfer,
         reader,
         chunk,
     };
@@ -78,14 +78,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 struct Read<'a> {
     args: &'a EndArgs,
     context: &'a Context,
-    pace: Pace<'a>,
+    transfer: Transfer<'a>,
     reader: ReaderEndpoint,
     chunk: usize,
 }
 
 impl Read<'_> {
     fn wanted(&self) -> usize {
-        self.args.wanted(self.pace.moved.elements, self.chunk)
+        self.args.wanted(self.transfer.moved.elements, self.chunk)
     }
 
     /// Writes elements to standard output directly from the buffer of the stream, without a copy.
@@ -93,14 +93,16 @@ impl Read<'_> {
         let mut out: File = self.context.terminal.binary_output()?;
         while self.wanted() > 0 {
             let wanted = self.wanted();
-            let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
-                let ReaderEndpoint::One(reader) = reader else {
-                    return Err(CliError::from(raw_of_several()).into());
-                };
-                let region = reader.acquire_bytes(wanted, Some(slice))?;
-                out.write_all(&region).map_err(CliError::from)?;
-                Ok((region.elements(), region.len()))
-            })?;
+            let (elements, bytes) =
+                self.transfer
+                    .retry_until_done(&mut self.reader, |reader, slice| {
+                        let ReaderEndpoint::One(reader) = reader else {
+                            return Err(CliError::from(raw_of_several()).into());
+                        };
+                        let region = reader.acquire_bytes(wanted, Some(slice))?;
+                        out.write_all(&region).map_err(CliError::from)?;
+                        Ok((region.elements(), region.len()))
+                    })?;
             self.count(elements, bytes)?;
         }
         Ok(())
@@ -146,8 +148,9 @@ impl Read<'_> {
                 self.context.terminal.flush()?;
             }
             let wanted = self.wanted();
-            let Elements { writer, values } =
-                self.pace.patiently(&mut self.reader, |reader, slice| {
+            let Elements { writer, values } = self
+                .transfer
+                .retry_until_done(&mut self.reader, |reader, slice| {
                     Ok(reader.read_up_to(wanted, slice)?)
                 })?;
             write(&values, writer.as_ref().map(|writer| writer.url.as_str()))?;
@@ -157,9 +160,9 @@ impl Read<'_> {
     }
 
     fn count(&mut self, elements: usize, bytes: usize) -> Result<(), CliError> {
-        self.pace.moved.elements += elements as u64;
-        self.pace.moved.bytes += bytes as u64;
-        self.pace.poll(&mut self.reader)
+        self.transfer.moved.elements += elements as u64;
+        self.transfer.moved.bytes += bytes as u64;
+        self.transfer.poll(&mut self.reader)
     }
 
     /// Releases the reader. With a journal, the stream is left to its next user unless it has ended.
@@ -188,15 +191,15 @@ impl Read<'_> {
     }
 
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
-        self.pace.tell(&mut self.reader)?;
+        self.transfer.report_peers(&mut self.reader)?;
         let (failed, ended) = (self.reader.failed(), self.reader.ended());
         let properties = self.reader.properties();
-        self.pace.report_lost(&properties.url)?;
+        self.transfer.report_lost(&properties.url)?;
         Self::go(self.reader, self.args, self.context, &moved)?;
-        let lost = self.pace.lost;
+        let lost = self.transfer.lost;
         if !matches!(&moved, Err(Halt::Stop(CliError::PipeClosed))) {
-            self.pace.context.tell(&StreamEvent::Read {
-                moved: self.pace.transferred(&properties),
+            self.transfer.context.notify(&StreamEvent::Read {
+                moved: self.transfer.transferred(&properties),
                 unread: properties.in_buffer,
                 lost,
                 ended,

@@ -16,10 +16,10 @@ use crate::{Context, Exit, Problem, counted};
 
 pub(super) enum ReaderEndpoint {
     One(ValueReader),
-    Many(Gathering),
+    Many(FanIn),
 }
 
-pub(super) struct Gathering {
+pub(super) struct FanIn {
     reader: FanInValueReader,
     /// Number of writers that must have ended before the stream ends; with 0, it never ends.
     least: usize,
@@ -54,7 +54,7 @@ impl ReaderEndpoint {
                     writers_max: FanInOptions::default().writers_max.max(writers),
                 };
                 let created = FanInValueReader::create(url, data_type, options);
-                created.map(|reader| Self::Many(Gathering::new(reader, writers)))
+                created.map(|reader| Self::Many(FanIn::new(reader, writers)))
             }
         };
         created.map_err(|error| problem(&error))
@@ -149,7 +149,7 @@ impl Endpoint for ReaderEndpoint {
     }
 }
 
-impl Gathering {
+impl FanIn {
     fn new(reader: FanInValueReader, least: usize) -> Self {
         Self {
             reader,
@@ -165,14 +165,14 @@ impl Gathering {
         loop {
             match self.reader.read_run(most, Some(timeout))? {
                 Run::Elements { writer, elements } => {
-                    self.meet(&writer).1 += elements.len() as u64;
+                    self.entry_of(&writer).1 += elements.len() as u64;
                     return Ok(Elements {
                         writer: Some(writer),
                         values: elements,
                     });
                 }
                 Run::Ended { writer, end } => {
-                    let (member, elements) = self.meet(&writer).clone();
+                    let (member, elements) = self.entry_of(&writer).clone();
                     self.known.remove(&writer.number);
                     self.ended += 1;
                     if let Some(error) = error_of(&end) {
@@ -196,22 +196,22 @@ impl Gathering {
         }
     }
 
-    fn meet(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
+    fn entry_of(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
         if !self.known.contains_key(&member.number) {
             let mut others = self.known.values();
-            let is_twin = others.any(|(other, _)| other.url == member.url);
+            let has_same_name = others.any(|(other, _)| other.url == member.url);
             self.events.push(PeerEvent::Connected {
                 member: member.clone(),
-                is_twin,
+                has_same_name,
             });
         }
-        let met = self.known.entry(member.number);
-        met.or_insert_with(|| (member.clone(), 0))
+        let entry = self.known.entry(member.number);
+        entry.or_insert_with(|| (member.clone(), 0))
     }
 
     fn peer_events(&mut self) -> Vec<PeerEvent> {
         for present in self.reader.writers() {
-            self.meet(&present.member);
+            self.entry_of(&present.member);
         }
         std::mem::take(&mut self.events)
     }

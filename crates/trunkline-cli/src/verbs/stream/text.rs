@@ -108,7 +108,7 @@ impl<'a> Lines<'a> {
         self.rest.extend_from_slice(&rest[begin..]);
         self.looked = (at - begin, is_quoted);
         match self.rest.len() > LINE_BYTES_MAX {
-            true => Err(self.wrong("the line does not end")),
+            true => Err(self.invalid("the line does not end")),
             false => Ok(()),
         }
     }
@@ -120,17 +120,17 @@ impl<'a> Lines<'a> {
     }
 
     fn take_line(&mut self, line: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
-        let text = std::str::from_utf8(line).map_err(|_| self.wrong("it is not UTF-8"))?;
+        let text = std::str::from_utf8(line).map_err(|_| self.invalid("it is not UTF-8"))?;
         let value = match self.form {
             _ if text.trim().is_empty() => None,
             ElementForm::Csv => self.row(text)?,
             _ => {
                 let json: Json = serde_json::from_str(text.trim_end()).map_err(|error| {
                     let column = error.column();
-                    self.wrong(&format!("column {column}: it is not JSON"))
+                    self.invalid(&format!("column {column}: it is not JSON"))
                 })?;
                 let value = from_json(&json, self.data_type);
-                Some(value.map_err(|error| self.wrong(&error.to_string()))?)
+                Some(value.map_err(|error| self.invalid(&error.to_string()))?)
             }
         };
         self.count += line.iter().filter(|byte| **byte == b'\n').count();
@@ -140,7 +140,7 @@ impl<'a> Lines<'a> {
 
     /// Returns the element of a row; `None` if the row names the columns.
     fn row(&mut self, text: &str) -> Result<Option<Value>, Problem> {
-        let rows = csv::parse(text).map_err(|(_, what)| self.wrong(what))?;
+        let rows = csv::parse(text).map_err(|(_, what)| self.invalid(what))?;
         // A row that consists only of quotes is an empty element.
         let cells = rows.into_iter().next().map(|row| row.cells);
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
@@ -160,7 +160,7 @@ impl<'a> Lines<'a> {
         if cells.len() != columns.len() {
             let (there, wanted) = (cells.len(), columns.len());
             let of = self.data_type;
-            return Err(self.wrong(&format!("the row has {there} cells, but {of} has {wanted}")));
+            return Err(self.invalid(&format!("the row has {there} cells, but {of} has {wanted}")));
         }
         let DataType::Struct(fields) = self.data_type else {
             return self.cell(&cells[0], self.data_type).map(Some);
@@ -174,10 +174,10 @@ impl<'a> Lines<'a> {
     }
 
     fn cell(&self, cell: &str, data_type: &DataType) -> Result<Value, Problem> {
-        parse_value(cell, data_type).map_err(|error| self.wrong(&error.to_string()))
+        parse_value(cell, data_type).map_err(|error| self.invalid(&error.to_string()))
     }
 
-    fn wrong(&self, what: &str) -> Problem {
+    fn invalid(&self, what: &str) -> Problem {
         Problem::usage(format!("standard input:{}: {what}", self.count + 1))
     }
 }

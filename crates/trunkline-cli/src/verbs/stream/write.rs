@@ -9,9 +9,9 @@ use trunkline_types::wire::encoded_len;
 use super::events::StreamEvent;
 use super::form::ElementForm;
 use super::input::Input;
-use super::pace::{Halt, Pace, SLICE};
 use super::peers::Endpoint;
 use super::text::Lines;
+use super::transfer::{Halt, SLICE, Transfer};
 use super::writer_endpoint::WriterEndpoint;
 use super::{EndArgs, arrow, peers, problem};
 use crate::{CliError, Context, Exit, Problem, arguments};
@@ -76,11 +76,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let chunk = args.end.chunk()?;
     let input = Input::new()?;
     let mut writer = WriterEndpoint::create(args, context)?;
-    let pace = Pace::new(context);
-    pace.met(&mut writer, args.end.journal.is_some())?;
+    let transfer = Transfer::new(context);
+    transfer.report_start(&mut writer, args.end.journal.is_some())?;
     let mut sut = Write {
         args: &args.end,
-        pace,
+        transfer,
         writer,
         input,
         chunk,
@@ -115,7 +115,7 @@ impl Parser<'_> {
 
 struct Write<'a> {
     args: &'a EndArgs,
-    pace: Pace<'a>,
+    transfer: Transfer<'a>,
     writer: WriterEndpoint,
     input: Input,
     chunk: usize,
@@ -124,17 +124,17 @@ struct Write<'a> {
 impl Write<'_> {
     /// Returns true if Ctrl-C was pressed twice.
     fn is_given_up(&self) -> bool {
-        self.pace.context.interrupted.presses() > 1
+        self.transfer.context.interrupted.presses() > 1
     }
 
     fn wanted(&self) -> usize {
-        self.args.wanted(self.pace.moved.elements, self.chunk)
+        self.args.wanted(self.transfer.moved.elements, self.chunk)
     }
 
     fn wait_for_input(&mut self) -> Result<(), Halt> {
         loop {
-            self.pace.poll(&mut self.writer)?;
-            if self.pace.context.interrupted.is_so() {
+            self.transfer.poll(&mut self.writer)?;
+            if self.transfer.context.interrupted.is_pressed() {
                 return Err(Halt::Interrupted);
             }
             if self.input.is_ready(SLICE) {
@@ -152,21 +152,23 @@ impl Write<'_> {
         while !is_end && self.wanted() > 0 {
             self.wait_for_input()?;
             let (wanted, input) = (self.wanted(), &mut self.input);
-            let count = self.pace.patiently(&mut self.writer, |writer, slice| {
-                writer.write_bytes_with(wanted, slice, |space| {
-                    let (head, rest) = space.split_at_mut(part.len());
-                    head.copy_from_slice(&part);
-                    let read = input.read(rest)?;
-                    is_end = read == 0;
-                    let there = part.len() + read;
-                    let whole = there / size * size;
-                    part.clear();
-                    part.extend_from_slice(&space[whole..there]);
-                    Ok::<usize, Halt>(whole)
-                })
-            })?;
-            self.pace.moved.elements += count as u64;
-            self.pace.moved.bytes += (count * size) as u64;
+            let count = self
+                .transfer
+                .retry_until_done(&mut self.writer, |writer, slice| {
+                    writer.write_bytes_with(wanted, slice, |space| {
+                        let (head, rest) = space.split_at_mut(part.len());
+                        head.copy_from_slice(&part);
+                        let read = input.read(rest)?;
+                        is_end = read == 0;
+                        let there = part.len() + read;
+                        let whole = there / size * size;
+                        part.clear();
+                        part.extend_from_slice(&space[whole..there]);
+                        Ok::<usize, Halt>(whole)
+                    })
+                })?;
+            self.transfer.moved.elements += count as u64;
+            self.transfer.moved.bytes += (count * size) as u64;
         }
         if part.is_empty() {
             return Ok(());
@@ -213,14 +215,16 @@ impl Write<'_> {
     }
 
     fn write(&mut self, values: &[Value]) -> Result<(), Halt> {
-        let written = self.pace.patiently(&mut self.writer, |writer, slice| {
-            Ok(writer.write_many(values, slice)?)
-        });
+        let written = self
+            .transfer
+            .retry_until_done(&mut self.writer, |writer, slice| {
+                Ok(writer.write_many(values, slice)?)
+            });
         match written {
             Ok(()) => {
                 let bytes: usize = values.iter().map(encoded_len).sum();
-                self.pace.moved.elements += values.len() as u64;
-                self.pace.moved.bytes += bytes as u64;
+                self.transfer.moved.elements += values.len() as u64;
+                self.transfer.moved.bytes += bytes as u64;
                 Ok(())
             }
             // The elements, or one of them, exceed the buffer: write the halves separately.
@@ -248,8 +252,8 @@ impl Write<'_> {
             (Err(halt), true) => Some(halt),
             (moved, _) => {
                 let delivered = self
-                    .pace
-                    .patiently(&mut self.writer, |writer, slice| Ok(writer.flush(slice)?));
+                    .transfer
+                    .retry_until_done(&mut self.writer, |writer, slice| Ok(writer.flush(slice)?));
                 moved.err().or(delivered.err())
             }
         };
@@ -264,11 +268,12 @@ impl Write<'_> {
             // Everything was delivered, or the time for it has passed.
             None => self.writer.close(SLICE * 10),
         };
-        self.pace.tell_peer_events(&properties, &report.events)?;
+        self.transfer
+            .report_peer_events(&properties, &report.events)?;
         let left = report.left;
         let (readers, lost) = report.readers.unzip();
-        self.pace.context.tell(&StreamEvent::Written {
-            moved: self.pace.transferred(&properties),
+        self.transfer.context.notify(&StreamEvent::Written {
+            moved: self.transfer.transferred(&properties),
             left: Some(left.elements),
             in_doubt: Some(left.in_doubt),
             readers,
@@ -305,8 +310,8 @@ impl Write<'_> {
     fn leave(self, halted: Option<Halt>) -> Result<Exit, CliError> {
         let properties = self.writer.properties();
         drop(self.writer);
-        self.pace.context.tell(&StreamEvent::Written {
-            moved: self.pace.transferred(&properties),
+        self.transfer.context.notify(&StreamEvent::Written {
+            moved: self.transfer.transferred(&properties),
             left: None,
             in_doubt: None,
             readers: None,
@@ -322,20 +327,22 @@ impl Write<'_> {
 
     /// Delivers the elements already written after Ctrl-C, until it is pressed again.
     fn deliver(&mut self) -> Result<(), CliError> {
-        let since = self.pace.context.clock.now();
-        let mut is_told = false;
-        while !self.is_given_up() && self.pace.context.clock.now().since(since) < DELIVERED_WITHIN {
+        let since = self.transfer.context.clock.now();
+        let mut is_reported = false;
+        while !self.is_given_up()
+            && self.transfer.context.clock.now().since(since) < DELIVERED_WITHIN
+        {
             match self.writer.flush(SLICE) {
                 Err(StreamError::Timeout { .. }) => {}
                 // Everything is delivered, or the stream has ended, which closing it reports.
                 _ => return Ok(()),
             }
-            if !is_told {
+            if !is_reported {
                 let found = self.writer.properties();
-                self.pace.tell_delivering(&found, DELIVERED_WITHIN)?;
-                is_told = true;
+                self.transfer.report_delivering(&found, DELIVERED_WITHIN)?;
+                is_reported = true;
             }
-            self.pace.poll(&mut self.writer)?;
+            self.transfer.poll(&mut self.writer)?;
         }
         Ok(())
     }

@@ -191,7 +191,7 @@ impl FanOut {
                 // get the same elements.
                 events.push(PeerEvent::Connected {
                     member: member.clone(),
-                    is_twin: false,
+                    has_same_name: false,
                 });
             }
         }

@@ -180,7 +180,7 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
 }
 
 /// Reports the unreadable cells. Returns true if there are any.
-pub(super) fn say_unreadable<'u>(
+pub(super) fn report_unreadable<'u>(
     all: impl Iterator<Item = &'u Unreadable>,
     context: &Context,
 ) -> Result<bool, CliError> {
@@ -193,13 +193,14 @@ pub(super) fn say_unreadable<'u>(
             escaped(&one.why),
             escaped(&one.name)
         );
-        let problem = Problem::new(Exit::ProblemsFound, "unreadable", sentence).of(&one.name);
+        let problem =
+            Problem::new(Exit::ProblemsFound, "unreadable", sentence).with_name(&one.name);
         context.terminal.problem(&problem, 0)?;
     }
     Ok(is_some)
 }
 
 pub(super) fn unreadable(error: &ReadError) -> Problem {
-    Problem::stating("not-readable", escaped(&error.to_string()))
+    Problem::from_message("not-readable", escaped(&error.to_string()))
         .with_hint("`trunkline tdms verify` shows details")
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::RowArgs;
-use super::blocks::{Blocks, say_unreadable};
+use super::blocks::{Blocks, report_unreadable};
 use super::columns::columns;
-use super::opened::{open, say};
-use super::rows::{Axis, When, range, say_none};
+use super::opened::{open, report_defects};
+use super::rows::{Axis, When, range, report_no_rows};
 use super::text::Lines;
 use crate::arguments::Form;
 use crate::settings::Columns;
@@ -29,12 +29,12 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
         return Err(Problem::usage(sentence).into());
     }
     let file = open(&args.file)?;
-    say(&file, &args.file, context)?;
+    report_defects(&file, &args.file, context)?;
     let columns = columns(&file, &args.rows, context)?;
     let axis = Axis::of(&columns);
     let now = context.now();
     let range = range(&file, &args.rows, count, &columns, axis.as_ref(), &now)?;
-    say_none(&args.rows, &columns, range, context)?;
+    report_no_rows(&args.rows, &columns, range, context)?;
     let is_terse = settings.columns == Columns::Terse;
     let begun = match axis.map(|axis| axis.at(range.0)) {
         Some(When::Time(time)) => time,
@@ -56,6 +56,6 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
     while let Some(block) = blocks.next()? {
         lines.write(&block, |line| context.terminal.line(line))?;
     }
-    let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
+    let is_unreadable = report_unreadable(blocks.unreadable(), context)?;
     Ok(Exit::ProblemsFound.when(is_unreadable))
 }

@@ -41,18 +41,18 @@ pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
 
 #[derive(Debug)]
 pub(super) struct Choice {
-    patterns: Vec<Wanted>,
+    patterns: Vec<Selector>,
     exclude: Vec<Pattern>,
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct Selector {
     text: String,
-    how: How,
+    matcher: Matcher,
 }
 
 #[derive(Debug)]
-enum How {
+enum Matcher {
     Pattern(Pattern),
     /// A path as the file writes it.
     Path(ObjectPath),
@@ -61,9 +61,9 @@ enum How {
 impl Choice {
     pub(super) fn new(channels: &[String], context: &Context) -> Result<Self, Problem> {
         let patterns = channels.iter().map(|text| -> Result<_, Problem> {
-            let how = match text.starts_with("/'") {
+            let matcher = match text.starts_with("/'") {
                 true => ObjectPath::parse(text.as_bytes())
-                    .map(How::Path)
+                    .map(Matcher::Path)
                     .map_err(|error| {
                         let at = error.at;
                         format!(
@@ -71,12 +71,13 @@ impl Choice {
                         )
                     }),
                 false => Pattern::parse(text)
-                    .map(How::Pattern)
+                    .map(Matcher::Pattern)
                     .map_err(|error| error.to_string()),
             };
-            let how = how.map_err(|why| Problem::usage(format!("--channel \"{text}\": {why}")))?;
+            let matcher =
+                matcher.map_err(|why| Problem::usage(format!("--channel \"{text}\": {why}")))?;
             let text = text.clone();
-            Ok(Wanted { text, how })
+            Ok(Selector { text, matcher })
         });
         Ok(Self {
             patterns: patterns.collect::<Result<_, _>>()?,
@@ -92,7 +93,7 @@ impl Choice {
     }
 
     pub(super) fn check<R: ReadAt>(&self, file: &TdmsFile<R>) -> Result<(), Problem> {
-        let mut open: Vec<&Wanted> = self.patterns.iter().collect();
+        let mut open: Vec<&Selector> = self.patterns.iter().collect();
         for path in file.paths().filter(|path| path.is_channel()) {
             if open.is_empty() {
                 break;
@@ -120,11 +121,11 @@ impl Choice {
     }
 }
 
-impl Wanted {
+impl Selector {
     fn matches(&self, path: &ObjectPath, names: &[String]) -> bool {
-        match &self.how {
-            How::Pattern(pattern) => names.iter().any(|name| pattern.matches(name)),
-            How::Path(wanted) => wanted == path,
+        match &self.matcher {
+            Matcher::Pattern(pattern) => names.iter().any(|name| pattern.matches(name)),
+            Matcher::Path(wanted) => wanted == path,
         }
     }
 }

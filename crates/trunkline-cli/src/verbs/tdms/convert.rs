@@ -13,13 +13,15 @@ use parquet::file::properties::WriterProperties;
 use trunkline_tdms::{ReadAt, RewriteError, TdmsFile, Version};
 
 use super::arrow::Batches;
-use super::blocks::{Block, Blocks, say_unreadable};
+use super::blocks::{Block, Blocks, report_unreadable};
 use super::columns::{Choice, columns, name_of};
 use super::events::TdmsEvent;
-use super::opened::{escaped, escaped_path, findings, index_of, not_readable, open, say};
-use super::place::{Out, is_looked_at, shown_out};
-use super::rows::{Axis, range, say_none};
-use super::sums::say_sums;
+use super::opened::{
+    escaped, escaped_path, findings, index_of, not_readable, open, report_defects,
+};
+use super::output_file::{OutputFile, is_terminal_output, shown_out};
+use super::rows::{Axis, range, report_no_rows};
+use super::sums::report_checksums;
 use super::text::Lines;
 use super::{OutArgs, RowArgs};
 use crate::arguments::Form;
@@ -33,14 +35,14 @@ const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 const DICTIONARIES_MAX: usize = 1_000;
 
 enum Sink {
-    Text(Box<Lines>, Box<BufWriter<Out>>),
-    ArrowFile(Batches, Box<FileWriter<BufWriter<Out>>>),
-    ArrowStream(Batches, Box<StreamWriter<BufWriter<Out>>>),
-    Parquet(Batches, Box<ArrowWriter<BufWriter<Out>>>),
+    Text(Box<Lines>, Box<BufWriter<OutputFile>>),
+    ArrowFile(Batches, Box<FileWriter<BufWriter<OutputFile>>>),
+    ArrowStream(Batches, Box<StreamWriter<BufWriter<OutputFile>>>),
+    Parquet(Batches, Box<ArrowWriter<BufWriter<OutputFile>>>),
 }
 
 impl Sink {
-    fn out(&mut self) -> &mut Out {
+    fn out(&mut self) -> &mut OutputFile {
         match self {
             Self::Text(_, out) => out.get_mut(),
             Self::ArrowFile(_, writer) => writer.get_mut().get_mut(),
@@ -74,7 +76,7 @@ impl Sink {
         }
     }
 
-    fn finish(self) -> io::Result<Out> {
+    fn finish(self) -> io::Result<OutputFile> {
         let buffered = match self {
             Self::Text(_, out) => *out,
             Self::ArrowFile(_, mut writer) => {
@@ -166,8 +168,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.out.path.as_path();
     let form = form(args)?;
     let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
-    if is_binary && is_looked_at(path, context) {
-        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+    if is_binary && is_terminal_output(path, context) {
+        let sentence = "this format is binary, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
     let version = match form {
@@ -182,15 +184,15 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                         --to, --count and --raw, or convert to another form";
         return Err(Problem::usage(sentence).into());
     }
-    anew(&args.file, &args.out, Some(version), context)
+    rewrite(&args.file, &args.out, Some(version), context)
 }
 
 pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, CliError> {
-    if is_looked_at(&args.out.path, context) {
+    if is_terminal_output(&args.out.path, context) {
         let sentence = "standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    anew(&args.file, &args.out, None, context)
+    rewrite(&args.file, &args.out, None, context)
 }
 
 fn form(args: &Args) -> Result<OutForm, Problem> {
@@ -218,7 +220,8 @@ fn form(args: &Args) -> Result<OutForm, Problem> {
 
 fn rows(args: &Args, form: OutForm, context: &Context) -> Result<Exit, CliError> {
     let file = open(&args.file)?;
-    let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
+    let is_damaged =
+        report_defects(&file, &args.file, context)? | report_checksums(&file, &args.file, context)?;
     match file.is_row_by_row() {
         true => rows_of(&file.windowed(), is_damaged, args, form, context),
         false => rows_of(&file, is_damaged, args, form, context),
@@ -237,11 +240,11 @@ fn rows_of<R: ReadAt>(
     let axis = Axis::of(&columns);
     let now = context.now();
     let range = range(file, &args.rows, count, &columns, axis.as_ref(), &now)?;
-    say_none(&args.rows, &columns, range, context)?;
+    report_no_rows(&args.rows, &columns, range, context)?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());
-    let out = Out::new(path, Some(&args.file), args.out.force, context)?;
+    let out = OutputFile::new(path, Some(&args.file), args.out.force, context)?;
     let watch = out.watch();
     let text_form = match form {
         OutForm::Csv => Form::Csv,
@@ -269,18 +272,18 @@ fn rows_of<R: ReadAt>(
     };
     let bytes = out.bytes;
     out.finish(path)?;
-    context.tell(&TdmsEvent::TdmsConverted {
+    context.notify(&TdmsEvent::TdmsConverted {
         file: path.display().to_string(),
         rows: range.1 - range.0,
         channels: columns.len(),
         bytes,
     })?;
-    let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
+    let is_unreadable = report_unreadable(blocks.unreadable(), context)?;
     Ok(Exit::ProblemsFound.when(is_damaged || is_unreadable))
 }
 
-fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<Sink> {
-    let is_stream = out.is_open();
+fn sink(form: OutForm, lines: Lines, batches: Batches, out: OutputFile) -> io::Result<Sink> {
+    let is_stream = out.is_in_place();
     let mut out = BufWriter::new(out);
     let schema = batches.schema();
     Ok(match form {
@@ -313,7 +316,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
 }
 
 /// Rewrites the whole file, in its own version of the format unless another is requested.
-fn anew(
+fn rewrite(
     source: &Path,
     args: &OutArgs,
     version: Option<Version>,
@@ -321,13 +324,14 @@ fn anew(
 ) -> Result<Exit, CliError> {
     let path = args.path.as_path();
     let file = open(source)?;
-    let is_damaged = say(&file, source, context)? | say_sums(&file, source, context)?;
+    let is_damaged =
+        report_defects(&file, source, context)? | report_checksums(&file, source, context)?;
     let choice = Choice::new(&[], context)?;
     let version = version.unwrap_or(match file.report().version {
         Some(4712) => Version::V1,
         _ => Version::V2,
     });
-    let mut out = Out::new(path, Some(source), args.force, context)?;
+    let mut out = OutputFile::new(path, Some(source), args.force, context)?;
     out.expected = fs::metadata(source).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);
@@ -356,7 +360,7 @@ fn anew(
     for (object, why) in &written.channels_left_out {
         let name = escaped(&name_of(object));
         let why = escaped(why);
-        let problem = Problem::new(Exit::ProblemsFound, "left-out", why).of(&name);
+        let problem = Problem::new(Exit::ProblemsFound, "left-out", why).with_name(&name);
         context.terminal.problem(&problem, 0)?;
     }
     if written.unreadable > 0 {
@@ -366,7 +370,7 @@ fn anew(
         );
         context.terminal.note(&note)?;
     }
-    context.tell(&TdmsEvent::TdmsRewritten {
+    context.notify(&TdmsEvent::TdmsRewritten {
         file: path.display().to_string(),
         segments_before: file.report().segments,
         values: written.values,

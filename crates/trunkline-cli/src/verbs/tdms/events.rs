@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter, Result};
 use std::path::Path;
 
-use super::place::shown_out;
+use super::output_file::shown_out;
 use crate::counted;
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::terminal::escaped;
@@ -12,7 +12,7 @@ use crate::verbs::stream::units::bytes_text;
 /// A line on standard error, at the end.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-#[schemars(title = "What `tdms` has done, version 1")]
+#[schemars(title = "Result of `tdms`, version 1")]
 #[expect(
     clippy::enum_variant_names,
     reason = "these are the names of the events"
@@ -118,7 +118,7 @@ impl Repaired {
 /// What is cut off.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Cut {
-    /// Position at which the file is not whole.
+    /// Position of the damage in the file.
     pub(super) byte: u64,
     /// What is wrong there.
     pub(super) what: String,

@@ -8,7 +8,7 @@ use trunkline_tdms::{
 };
 
 use super::columns::{Choice, name_of, unit};
-use super::opened::{escaped, escaped_path, findings, index_of, open, say};
+use super::opened::{escaped, escaped_path, findings, index_of, open, report_defects};
 use super::rows::Axis;
 use super::sums::sums_of;
 use crate::output::record::{JsonSchema, Record, Serialize};
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     choice.check(&file)?;
     if context.settings.is_json() {
         context.list([Contents::of(&file, args, &choice, context)?])?;
-        say(&file, &args.file, context)?;
+        report_defects(&file, &args.file, context)?;
         return Ok(Exit::Done);
     }
     let is_wide = context.settings.columns == Columns::Wide;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             properties(&file, channel.path(), context)?;
         }
     }
-    say(&file, &args.file, context)?;
+    report_defects(&file, &args.file, context)?;
     Ok(Exit::Done)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A TDMS file, version 1")]
 pub(crate) struct Contents {
-    /// The file, as it was given.
+    /// The file, as named on the command line.
     file: String,
     /// Its length.
     bytes: u64,

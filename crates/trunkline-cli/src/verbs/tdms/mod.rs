@@ -1,7 +1,7 @@
 //! `tdms`: reads, checks, repairs and converts TDMS files, without an engine.
 //!
 //! # Layout
-//! - `opened`: opens a file named on the command line, and describes its defects. `place`: the
+//! - `opened`: opens a file named on the command line, and describes its defects. `output_file`: the
 //!   destination of a new file, written completely or not at all.
 //! - `columns`: the selected channels, and the cells of a row. `rows`: selects rows by number or by
 //!   time; `times`: by a channel of times in the group. `blocks`: reads rows in blocks, in bounded
@@ -18,7 +18,7 @@ mod convert;
 pub(crate) mod events;
 pub(crate) mod info;
 pub(crate) mod opened;
-pub(crate) mod place;
+pub(crate) mod output_file;
 mod repair;
 mod rows;
 pub(crate) mod sums;

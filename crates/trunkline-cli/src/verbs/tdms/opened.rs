@@ -114,7 +114,7 @@ fn unopened(path: &Path, error: &OpenError) -> Problem {
 
 pub(super) fn not_readable(path: &Path, error: &dyn Display) -> Problem {
     let message = format!("{}: {}", escaped_path(path), escaped(&error.to_string()));
-    Problem::stating("not-readable", message)
+    Problem::from_message("not-readable", message)
 }
 
 pub(super) fn index_of(path: &Path) -> Option<PathBuf> {
@@ -138,14 +138,18 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
 }
 
 /// Reports the defects of a file briefly. Returns true if there are any.
-pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, CliError> {
+pub(super) fn report_defects(
+    file: &TdmsFile<File>,
+    path: &Path,
+    context: &Context,
+) -> Result<bool, CliError> {
     if is_index(file) {
         let line = format!(
             "{}: an index file, which has no values; the values are in the file with the same name \
              without `_index`",
             escaped_path(path)
         );
-        context.tell_as("index-alone", &line)?;
+        context.note_with_code("index-alone", &line)?;
     }
     if file
         .report()
@@ -158,7 +162,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
             "{index} does not belong to this file, or is damaged; it is not used, and `trunkline \
              tdms repair` rewrites it"
         );
-        context.tell_as("stale-index", &line)?;
+        context.note_with_code("stale-index", &line)?;
     }
     let findings = findings(file);
     let mut said: Vec<String> = findings
@@ -173,7 +177,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     for what in said {
         let line = format!("{}: {what}", escaped_path(path));
         context.terminal.note(&match context.settings.is_json() {
-            true => json(&Problem::stating("finding", line).with_hint(hint)),
+            true => json(&Problem::from_message("finding", line).with_hint(hint)),
             false => line,
         })?;
     }

@@ -12,7 +12,7 @@ use super::opened::{
     escaped, escaped_path, findings, index_name, index_of, not_readable, open_alone, open_summed,
     source,
 };
-use super::place::Out;
+use super::output_file::OutputFile;
 use super::sums::{Compared, compare};
 use crate::problem::folder_reason;
 use crate::replace::replace;
@@ -85,13 +85,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             "{}: {finding}; nothing of the file would remain",
             escaped_path(path)
         );
-        let problem = Problem::stating("nothing-left", message);
+        let problem = Problem::from_message("nothing-left", message);
         return Err(problem.with_hint(nothing_left(&file, args)?).into());
     }
     let others = findings(&file).len().saturating_sub(1);
-    let others = others + stay(compared.as_ref(), repair.length);
+    let others = others + remaining_findings(compared.as_ref(), repair.length);
     if args.dry_run {
-        say(&repair, args, others, context)?;
+        report_repair(&repair, args, others, context)?;
         return Ok(Exit::ProblemsFound);
     }
     match &args.out {
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             let kept = keep(path, &file, &repair, args.force)?;
             cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
             if let Some(kept) = kept {
-                context.tell(&TdmsEvent::TdmsKept {
+                context.notify(&TdmsEvent::TdmsKept {
                     file: kept.display().to_string(),
                     of: path.display().to_string(),
                 })?;
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         }
     }
-    say(&repair, args, others, context)?;
+    report_repair(&repair, args, others, context)?;
     Ok(Exit::ProblemsFound.when(others > 0))
 }
 
@@ -167,7 +167,7 @@ fn open(args: &Args) -> Result<Opened, Problem> {
 }
 
 /// Returns the number of checksum findings that remain if the file is cut to `length` bytes.
-fn stay(compared: Option<&Compared>, length: u64) -> usize {
+fn remaining_findings(compared: Option<&Compared>, length: u64) -> usize {
     compared.map_or(0, |compared| {
         let findings = &compared.check.findings;
         findings.iter().filter(|one| one.position < length).count()
@@ -190,7 +190,7 @@ fn nothing_to_cut(
         if verified.is_index_same == Some(false) {
             if args.dry_run {
                 let summary = format!("{}: would be rewritten", escaped_path(&index));
-                context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+                context.notify(&TdmsEvent::TdmsRepaired(Repaired {
                     index: Some("would-be-written"),
                     ..Repaired::new(path, summary)
                 }))?;
@@ -202,18 +202,19 @@ fn nothing_to_cut(
     }
     let strings = file.damaged_strings();
     let strings = strings.map_err(|error| not_readable(path, &error))?;
-    let others = (findings(file).len() + strings.len() + stay(compared, u64::MAX)) as u64;
+    let others =
+        (findings(file).len() + strings.len() + remaining_findings(compared, u64::MAX)) as u64;
     if !renewed {
-        let (path_shown, unwritten) = (escaped_path(path), unwritten(args));
+        let (path_shown, not_written) = (escaped_path(path), out_not_written(args));
         let summary = match others {
-            0 => format!("{path_shown}: there is nothing to repair{unwritten}"),
+            0 => format!("{path_shown}: there is nothing to repair{not_written}"),
             _ => format!(
                 "{path_shown}: its end is intact; {} remain, which `trunkline tdms verify` \
-                 lists{unwritten}",
+                 lists{not_written}",
                 counted(others, "finding"),
             ),
         };
-        context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+        context.notify(&TdmsEvent::TdmsRepaired(Repaired {
             done: Some("nothing"),
             findings: Some(others as usize),
             ..Repaired::new(path, summary)
@@ -222,12 +223,17 @@ fn nothing_to_cut(
     Ok(Exit::ProblemsFound.when(others > 0))
 }
 
-fn unwritten(args: &Args) -> String {
-    let unwritten = |out: &PathBuf| format!("; {} is not written", escaped_path(out));
-    args.out.as_ref().map(unwritten).unwrap_or_default()
+fn out_not_written(args: &Args) -> String {
+    let text = |out: &PathBuf| format!("; {} is not written", escaped_path(out));
+    args.out.as_ref().map(text).unwrap_or_default()
 }
 
-fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result<(), CliError> {
+fn report_repair(
+    repair: &Repair,
+    args: &Args,
+    others: usize,
+    context: &Context,
+) -> Result<(), CliError> {
     let (is_cut, are_removed) = match args.dry_run {
         true => ("would be cut", "would be removed"),
         false => ("was cut", "were removed"),
@@ -237,19 +243,19 @@ fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result
         .as_ref()
         .map(|out| format!(", in {}", escaped_path(out)));
     let into = into.unwrap_or_default();
-    let stay = match others {
+    let remaining = match others {
         0 => String::new(),
         many => format!("; {} remain", counted(many as u64, "finding")),
     };
     let summary = format!(
-        "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{stay}",
+        "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{remaining}",
         escaped_path(&args.file),
         escaped(&repair.finding.to_string()),
         repair.length,
         counted(repair.bytes_lost, "byte"),
         counted(repair.values_lost, "readable value"),
     );
-    context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+    context.notify(&TdmsEvent::TdmsRepaired(Repaired {
         done: Some(if args.dry_run { "nothing" } else { "cut" }),
         out: args.out.as_ref().map(|out| out.display().to_string()),
         cut: Some(Cut {
@@ -374,7 +380,7 @@ fn copy(
         let sentence = "the repaired file cannot go to standard output; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    let mut out = Out::new(path, Some(&args.file), args.force, context)?;
+    let mut out = OutputFile::new(path, Some(&args.file), args.force, context)?;
     out.expected = Some(repair.length);
     let watch = out.watch();
     let mut piece = Vec::new();
@@ -419,7 +425,7 @@ fn renew_index(path: &Path, context: &Context) -> Result<(), CliError> {
         out.flush()
     })
     .map_err(|error| failed(&index, "cannot be written", &error))?;
-    context.tell(&TdmsEvent::TdmsIndexWritten {
+    context.notify(&TdmsEvent::TdmsIndexWritten {
         file: index.display().to_string(),
     })
 }

@@ -43,7 +43,7 @@ impl When {
 enum Bound {
     Row(u64),
     /// Seconds after row 0.
-    Behind(f64),
+    SinceFirst(f64),
     /// Nanoseconds since 1970.
     Time(i64),
 }
@@ -98,7 +98,7 @@ impl Axis {
     fn row(&self, bound: Bound) -> Result<u64, &'static str> {
         let seconds = match (bound, self.start) {
             (Bound::Row(row), _) => return Ok(row),
-            (Bound::Behind(seconds), _) => seconds,
+            (Bound::SinceFirst(seconds), _) => seconds,
             (Bound::Time(_), None) => return Err("the waveform has no start time"),
             (Bound::Time(time), Some(start)) => {
                 (i128::from(time) - i128::from(start)) as f64 / NANOS - self.offset
@@ -125,8 +125,8 @@ impl Bound {
         if let Ok(row) = text.parse() {
             return Ok(Self::Row(row));
         }
-        if let Some(behind) = parse_duration(text) {
-            return Ok(Self::Behind(behind.as_secs_f64()));
+        if let Some(duration) = parse_duration(text) {
+            return Ok(Self::SinceFirst(duration.as_secs_f64()));
         }
         match now.parse(text) {
             Some(time) => Ok(Self::Time(time.as_nanos())),
@@ -188,16 +188,16 @@ fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Resu
     let time = match bound {
         Bound::Row(row) => return Ok(row),
         Bound::Time(nanos) => Timestamp::from_nanos(nanos).into(),
-        Bound::Behind(seconds) => times.behind(seconds)?,
+        Bound::SinceFirst(seconds) => times.time_after_first(seconds)?,
     };
     match end {
         End::From => times.first_from(time),
-        End::To => times.behind_last_before(time),
+        End::To => times.end_before(time),
     }
 }
 
 /// Reports a selection without rows, because an empty output does not show the reason.
-pub(super) fn say_none<R: ReadAt>(
+pub(super) fn report_no_rows<R: ReadAt>(
     args: &RowArgs,
     columns: &[Column<'_, R>],
     (from, to): (u64, u64),
@@ -221,7 +221,7 @@ pub(super) fn say_none<R: ReadAt>(
         len => format!("none of the {len} rows is selected"),
     };
     let line = escaped(&format!("{rows}: {what}"));
-    context.tell_as("no-rows", &line)
+    context.note_with_code("no-rows", &line)
 }
 
 #[cfg(test)]
@@ -264,7 +264,7 @@ mod tests {
             assert!(Bound::parse("--from", text, &now).is_err(), "{text}");
         }
         let without = axis(None, 0.0, 0.5);
-        assert_eq!(without.row(Bound::Behind(2.0)), Ok(4));
+        assert_eq!(without.row(Bound::SinceFirst(2.0)), Ok(4));
         assert!(without.row(Bound::Time(0)).is_err());
     }
 

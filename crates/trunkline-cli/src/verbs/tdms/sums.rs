@@ -42,7 +42,7 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
     let (check, segments) = compared.map_err(|error| {
         let path = escaped_path(path);
         let message = format!("{path} cannot be compared with its checksums: {error}");
-        Problem::stating("not-readable", message)
+        Problem::from_message("not-readable", message)
     })?;
     Ok(Some(Compared {
         path: sums_path,
@@ -53,7 +53,7 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
 
 /// Reports the segments that differ from the checksums beside the file. Returns true if there are
 /// any. This reads the whole file.
-pub(crate) fn say_sums(
+pub(crate) fn report_checksums(
     file: &TdmsFile<File>,
     path: &Path,
     context: &Context,

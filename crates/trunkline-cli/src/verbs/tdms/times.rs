@@ -41,7 +41,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
             (times.data_type() == TdmsType::Time).then_some(times)
         };
         let Some((group, channel)) = groups.iter().find_map(|one| Some((one, times(one)?))) else {
-            return Err(no("the channels have no waveform in common".to_owned()));
+            return Err(no("the channels do not share a waveform".to_owned()));
         };
         if groups.len() > 1 {
             let group = escaped(&name_of(group));
@@ -77,7 +77,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
 
     /// Returns the time `seconds` after the first row that is not older than the file. Without rows,
     /// the time is arbitrary.
-    pub(super) fn behind(&self, seconds: f64) -> Result<TdmsTime, Problem> {
+    pub(super) fn time_after_first(&self, seconds: f64) -> Result<TdmsTime, Problem> {
         let first = self.from_before.min(self.channel.len().saturating_sub(1));
         let Some(time) = self.read(first, 1)?.first().copied() else {
             return Ok(TdmsTime::default());
@@ -101,7 +101,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
     }
 
     /// Returns the row after the last one before `time`. Times may decrease where a clock was set back.
-    pub(super) fn behind_last_before(&self, time: TdmsTime) -> Result<u64, Problem> {
+    pub(super) fn end_before(&self, time: TdmsTime) -> Result<u64, Problem> {
         let mut to = 0;
         self.each(|row, at| {
             if at < time {

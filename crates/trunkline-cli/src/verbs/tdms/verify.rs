@@ -39,11 +39,11 @@ impl Record for Found {
 }
 
 impl Found {
-    /// Returns a finding about further findings that were not kept, if there are any.
-    fn dropped(count: u64, which: &str) -> Option<Self> {
+    /// Returns a finding about further findings that are not listed, if there are any.
+    fn dropped(count: u64, of: &str) -> Option<Self> {
         (count > 0).then(|| Self {
             byte: None,
-            what: format!("{} {which} were not kept", counted(count, "finding")),
+            what: format!("{}{of} not listed", counted(count, "further finding")),
             advice: "correct those above first".to_owned(),
         })
     }
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .verify(index.as_ref())
         .map_err(|error| not_readable(&args.file, &error))?;
     let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
-    found.extend(Found::dropped(file.report().findings_dropped, "more that"));
+    found.extend(Found::dropped(file.report().findings_dropped, ""));
     if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
         found.push(Found {
             byte: None,
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let findings = found.len();
     context.list(found)?;
     let summed = compared.as_ref().map(|compared| &compared.check);
-    context.tell(&TdmsEvent::TdmsVerified {
+    context.notify(&TdmsEvent::TdmsVerified {
         file: args.file.display().to_string(),
         segments: file.report().segments,
         channels: verified.channels,
@@ -133,6 +133,6 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     }
     found.extend(Found::dropped(
         compared.check.findings_dropped,
-        "of the checksums that",
+        " of the checksums",
     ));
 }

@@ -263,7 +263,7 @@ fn time_range_is_refused_without_a_common_time_axis() {
     let path = files.put("run.tdms", &mixture());
     let output = tdms(&["cat", &path, "--from", "1s"]);
     assert_eq!(output.code, Some(2));
-    assert!(output.err.contains("no waveform in common"), "{output:?}");
+    assert!(output.err.contains("do not share a waveform"), "{output:?}");
     let output = tdms(&["cat", &path, "--from", "yesteryear"]);
     assert_eq!(output.code, Some(2));
     assert!(output.err.contains("is not a row"), "{output:?}");

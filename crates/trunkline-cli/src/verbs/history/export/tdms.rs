@@ -10,7 +10,7 @@ use trunkline_types::history::{HistoryEvent, HistoryItem, HistorySeries};
 
 use super::Failed;
 use crate::Problem;
-use crate::verbs::tdms::place::Out;
+use crate::verbs::tdms::output_file::OutputFile;
 
 /// Approximate bytes of updates that are buffered for one segment.
 const WAITING_BYTES: usize = 8 << 20;
@@ -24,7 +24,7 @@ pub(super) struct Recording {
 
 /// The file that the recording appends to.
 #[derive(Clone)]
-struct Shared(Rc<RefCell<Out>>);
+struct Shared(Rc<RefCell<OutputFile>>);
 
 impl Segments for Shared {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -38,7 +38,7 @@ impl Segments for Shared {
 }
 
 impl Recording {
-    pub(super) fn new(out: Out) -> Self {
+    pub(super) fn new(out: OutputFile) -> Self {
         let out = Shared(Rc::new(RefCell::new(out)));
         Self {
             recording: VariableRecording::new(out.clone(), WAITING_BYTES),
@@ -99,7 +99,7 @@ impl Recording {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Out, Failed> {
+    pub(super) fn finish(mut self) -> Result<OutputFile, Failed> {
         self.recording.finish().map_err(failed)?;
         drop(self.recording);
         let out = Rc::try_unwrap(self.out.0).map(RefCell::into_inner);

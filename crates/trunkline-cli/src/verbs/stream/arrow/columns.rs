@@ -79,7 +79,7 @@ pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef,
         }
         DataType::Struct(of) => structs(values, of)?,
         other => {
-            let sentence = format!("{other} has no form in Arrow here; use --as jsonl");
+            let sentence = format!("{other} cannot be converted to Arrow; use --as jsonl");
             return Err(Problem::usage(sentence));
         }
     })

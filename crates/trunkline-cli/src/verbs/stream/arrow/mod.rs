@@ -51,7 +51,7 @@ impl Batches {
         let fields = fields(data_type)?;
         let columns = writer.into_iter().chain(fields.iter().cloned());
         let schema = Arc::new(Schema::new(columns.collect::<Fields>()));
-        let writer = StreamWriter::try_new(BufWriter::new(out), &schema).map_err(unwritten)?;
+        let writer = StreamWriter::try_new(BufWriter::new(out), &schema).map_err(write_problem)?;
         Ok(Self {
             writer,
             schema,
@@ -73,13 +73,13 @@ impl Batches {
         };
         let columns = writer.into_iter().chain(columns).collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        let batch = batch.map_err(unwritten)?;
-        self.writer.write(&batch).map_err(unwritten)?;
+        let batch = batch.map_err(write_problem)?;
+        self.writer.write(&batch).map_err(write_problem)?;
         Ok(self.writer.get_mut().flush()?)
     }
 
     pub(super) fn finish(mut self) -> Result<(), CliError> {
-        self.writer.finish().map_err(unwritten)?;
+        self.writer.finish().map_err(write_problem)?;
         Ok(self.writer.get_mut().flush()?)
     }
 }
@@ -89,10 +89,13 @@ fn struct_columns(column: &ArrayRef) -> Vec<ArrayRef> {
     of.map(|of| of.columns().to_vec()).unwrap_or_default()
 }
 
-fn unwritten(error: ArrowError) -> CliError {
+fn write_problem(error: ArrowError) -> CliError {
     match error {
         ArrowError::IoError(_, error) => error.into(),
-        other => Problem::usage(format!("the elements do not become Arrow: {other}")).into(),
+        other => Problem::usage(format!(
+            "the elements cannot be converted to Arrow: {other}"
+        ))
+        .into(),
     }
 }
 
@@ -115,8 +118,8 @@ impl<'a> Parser<'a> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
             let batch = without_panic(|| self.decoder.decode(&mut buffer));
-            let batch = batch.ok_or_else(|| wrong("it is not an Arrow IPC stream"))?;
-            let Some(batch) = batch.map_err(|error| wrong(&error.to_string()))? else {
+            let batch = batch.ok_or_else(|| invalid("it is not an Arrow IPC stream"))?;
+            let Some(batch) = batch.map_err(|error| invalid(&error.to_string()))? else {
                 continue;
             };
             let array: ArrayRef = match (self.data_type, batch.columns()) {
@@ -125,13 +128,13 @@ impl<'a> Parser<'a> {
                 (_, [column]) => Arc::clone(column),
                 (_, columns) => {
                     let count = columns.len();
-                    return Err(wrong(&format!(
+                    return Err(invalid(&format!(
                         "there are {count} columns, but elements of {} have one",
                         self.data_type
                     )));
                 }
             };
-            out.extend(values::values(&array, self.data_type).map_err(|what| wrong(&what))?);
+            out.extend(values::values(&array, self.data_type).map_err(|what| invalid(&what))?);
         }
         Ok(())
     }
@@ -139,7 +142,7 @@ impl<'a> Parser<'a> {
     pub(super) fn finish(&mut self) -> Result<(), Problem> {
         self.decoder
             .finish()
-            .map_err(|error| wrong(&error.to_string()))
+            .map_err(|error| invalid(&error.to_string()))
     }
 }
 
@@ -167,7 +170,7 @@ fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
     answer.ok()
 }
 
-fn wrong(what: &str) -> Problem {
+fn invalid(what: &str) -> Problem {
     Problem::usage(format!("standard input: {what}"))
 }
 
@@ -259,39 +262,39 @@ mod tests {
     fn elements_of_another_type_are_refused() {
         let of = |ty: &str| parse_type(ty).unwrap();
         let i32s = written(&of("i32"), &[Value::I32(1), Value::I32(2)]);
-        let wrong = read(&of("f64"), &i32s, 1000).unwrap_err();
+        let error = read(&of("f64"), &i32s, 1000).unwrap_err();
         assert!(
-            wrong.message.contains("the Arrow type Int32"),
+            error.message.contains("the Arrow type Int32"),
             "{}",
-            wrong.message
+            error.message
         );
         let texts = written(&of("string"), &[Value::String("OFF".into())]);
-        let wrong = read(&of("enum(ON)"), &texts, 1000).unwrap_err();
+        let error = read(&of("enum(ON)"), &texts, 1000).unwrap_err();
         assert!(
-            wrong.message.contains("not one of the labels"),
+            error.message.contains("not one of the labels"),
             "{}",
-            wrong.message
+            error.message
         );
-        let wrong = read(&of("struct(a: i32)"), &i32s, 1000).unwrap_err();
+        let error = read(&of("struct(a: i32)"), &i32s, 1000).unwrap_err();
         assert!(
-            wrong.message.contains("no column \"a\""),
+            error.message.contains("no column \"a\""),
             "{}",
-            wrong.message
+            error.message
         );
-        let wrong = read(&of("i32"), &i32s[..i32s.len() / 2], 1000).unwrap_err();
-        assert_eq!(wrong.code, "usage");
-        let wrong = read(&of("i32"), &[0xab; 100], 10).unwrap_err();
-        assert_eq!(wrong.code, "usage");
+        let error = read(&of("i32"), &i32s[..i32s.len() / 2], 1000).unwrap_err();
+        assert_eq!(error.code, "usage");
+        let error = read(&of("i32"), &[0xab; 100], 10).unwrap_err();
+        assert_eq!(error.code, "usage");
         for ty in [
             "waveform(f64)",
             "array(f64, 2, 2)",
             "struct(a: waveform(i8))",
         ] {
-            let wrong = read(&of(ty), &[], 1).unwrap_err();
+            let error = read(&of(ty), &[], 1).unwrap_err();
             assert!(
-                wrong.message.contains("no form in Arrow"),
+                error.message.contains("cannot be converted to Arrow"),
                 "{}",
-                wrong.message
+                error.message
             );
         }
     }

@@ -23,7 +23,7 @@ use trunkline_types::DataType;
 use trunkline_types::wire::encoded_len;
 
 use self::content::value_at;
-use self::sides::{Got, Plan, Sent};
+use self::sides::{Plan, ReadResult, WriteResult};
 use super::units::{bytes_text, per_second, size};
 use super::{BufferArgs, PROGRAM, problem};
 use crate::output::record::{self, JsonSchema, Serialize};
@@ -32,7 +32,7 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// The connection between the two endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Over {
+pub(super) enum BenchTransport {
     /// TCP, as between machines
     Tcp,
     /// Shared memory, as between programs on one machine; the command starts an engine for this
@@ -83,7 +83,7 @@ pub(crate) struct Args {
 
     /// The connection between the two endpoints
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
-    over: Over,
+    over: BenchTransport,
 
     /// Run both endpoints in one process instead of two
     #[arg(long)]
@@ -166,20 +166,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let plan = plan(args, base.clone(), args.bench_sockets.clone())?;
         return write(&plan, context);
     }
-    let meeting = Meeting::new(args.over)?;
-    let plan = plan(args, meeting.base.clone(), meeting.sockets())?;
-    let (sent, got) = match args.threads {
+    let directory = BenchDirectory::new(args.over)?;
+    let plan = plan(args, directory.base.clone(), directory.sockets())?;
+    let (written, received) = match args.threads {
         true => in_threads(&plan),
-        false => in_processes(args, &plan, &meeting),
+        false => in_processes(args, &plan, &directory),
     }?;
-    show(args, &plan, sent, &got, context)?;
-    Ok(Exit::Lost.when(lost(&plan, &got) > 0))
+    show(args, &plan, written, &received, context)?;
+    Ok(Exit::Lost.when(lost(&plan, &received) > 0))
 }
 
-fn lost(plan: &Plan, got: &Got) -> u64 {
+fn lost(plan: &Plan, received: &ReadResult) -> u64 {
     plan.elements
-        .saturating_sub(got.elements)
-        .saturating_add(got.wrong)
+        .saturating_sub(received.elements)
+        .saturating_add(received.wrong)
 }
 
 /// Returns the size of an element in bytes, or of the first one if they vary in size.
@@ -218,7 +218,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
             gone_after: Some(GONE_AFTER),
             directory_port: ENGINE_PORT,
             // With an engine, the other process finds this endpoint through the engine's socket.
-            tcp_only: args.over == Over::Tcp && sockets.is_none(),
+            tcp_only: args.over == BenchTransport::Tcp && sockets.is_none(),
             sockets,
             program: PROGRAM.to_owned(),
             ..defaults
@@ -226,18 +226,18 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     })
 }
 
-struct Meeting {
+struct BenchDirectory {
     base: String,
     /// The engine that manages the names, if the URL has no port.
     engine: Option<(Engine, Folder)>,
 }
 
-impl Meeting {
-    fn new(over: Over) -> Result<Self, CliError> {
+impl BenchDirectory {
+    fn new(over: BenchTransport) -> Result<Self, CliError> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Problem::failed("system", format!("{what}: {error}"))
         };
-        if over == Over::Tcp {
+        if over == BenchTransport::Tcp {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
             let address = listener.and_then(|listener| listener.local_addr());
             let address = address.map_err(|error| failed("no port is free", &error))?;
@@ -287,14 +287,14 @@ impl Drop for Folder {
     }
 }
 
-fn in_threads(plan: &Plan) -> Result<(Sent, Got), CliError> {
+fn in_threads(plan: &Plan) -> Result<(WriteResult, ReadResult), CliError> {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| sides::write(plan));
-        let got = sides::read(plan).map_err(|error| problem(&error))?;
+        let received = sides::read(plan).map_err(|error| problem(&error))?;
         match writer.join() {
-            Ok(Ok(sent)) => Ok((sent, got)),
+            Ok(Ok(written)) => Ok((written, received)),
             // The reader then reports what it received.
-            Ok(Err(_)) if got.fault.is_some() => Ok((Sent::default(), got)),
+            Ok(Err(_)) if received.fault.is_some() => Ok((WriteResult::default(), received)),
             Ok(Err(error)) => Err(problem(&error).into()),
             Err(_) => Err(broken_writer("it panicked")),
         }
@@ -317,20 +317,24 @@ impl Drop for Writer {
     }
 }
 
-fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Got), CliError> {
-    let child = writer_command(args, plan, meeting.sockets().as_deref())
+fn in_processes(
+    args: &Args,
+    plan: &Plan,
+    directory: &BenchDirectory,
+) -> Result<(WriteResult, ReadResult), CliError> {
+    let child = writer_command(args, plan, directory.sockets().as_deref())
         .and_then(|mut command| command.spawn())
         .map_err(|error| broken_writer(&error.to_string()))?;
     let mut writer = Writer(child);
-    let got = sides::read(plan).map_err(|error| problem(&error))?;
+    let received = sides::read(plan).map_err(|error| problem(&error))?;
     let mut report = String::new();
-    if let (Some(out), None) = (&mut writer.0.stdout, &got.fault) {
+    if let (Some(out), None) = (&mut writer.0.stdout, &received.fault) {
         out.read_to_string(&mut report)
             .map_err(|error| broken_writer(&error.to_string()))?;
     }
-    match sent_of(&report) {
-        Some(sent) => Ok((sent, got)),
-        None if got.fault.is_some() => Ok((Sent::default(), got)),
+    match write_result(&report) {
+        Some(written) => Ok((written, received)),
+        None if received.fault.is_some() => Ok((WriteResult::default(), received)),
         None => Err(broken_writer("see standard error")),
     }
 }
@@ -355,15 +359,15 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
 
 /// Runs this process as the writer, and reports the result to the reader's process.
 fn write(plan: &Plan, context: &Context) -> Result<Exit, CliError> {
-    let sent = sides::write(plan).map_err(|error| problem(&error))?;
-    let report = json!({ "cpu": sent.cpu.as_secs_f64(), "left": sent.left });
+    let written = sides::write(plan).map_err(|error| problem(&error))?;
+    let report = json!({ "cpu": written.cpu.as_secs_f64(), "left": written.left });
     context.terminal.line(&report.to_string())?;
     Ok(Exit::Done)
 }
 
-fn sent_of(report: &str) -> Option<Sent> {
+fn write_result(report: &str) -> Option<WriteResult> {
     let report: Json = serde_json::from_str(report).ok()?;
-    Some(Sent {
+    Some(WriteResult {
         cpu: Duration::try_from_secs_f64(report["cpu"].as_f64()?).ok()?,
         left: report["left"].as_u64()?,
     })
@@ -380,34 +384,34 @@ fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
 fn show(
     args: &Args,
     plan: &Plan,
-    sent: Sent,
-    got: &Got,
+    written: WriteResult,
+    received: &ReadResult,
     context: &Context,
 ) -> Result<(), CliError> {
-    let bytes = got
+    let bytes = received
         .elements
         .saturating_mul(element_size(&plan.data_type) as u64);
     let gigabytes = (bytes as f64 / 1e9).max(1e-9);
     // Processor time is measured per process, so threads are not distinguished.
-    let (writing, reading) = (sent.cpu.as_secs_f64(), got.cpu.as_secs_f64());
-    let elements_per_second = per_second(got.elements, got.elapsed);
-    let bytes_per_second = per_second(bytes, got.elapsed);
-    let times = [50, 99, 100].map(|percent| percentile(&got.latencies, percent));
+    let (writing, reading) = (written.cpu.as_secs_f64(), received.cpu.as_secs_f64());
+    let elements_per_second = per_second(received.elements, received.elapsed);
+    let bytes_per_second = per_second(bytes, received.elapsed);
+    let times = [50, 99, 100].map(|percent| percentile(&received.latencies, percent));
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let (lost, terminal) = (lost(plan, got), &context.terminal);
+    let (lost, terminal) = (lost(plan, received), &context.terminal);
     if context.settings.is_json() {
         let [p50_us, p99_us, max_us] = times.map(|time| time.map(|time| Amount(micros(time))));
         let both = args.threads.then_some(Amount(reading / gigabytes));
         let each = |seconds: f64| (!args.threads).then_some(Amount(seconds / gigabytes));
         return terminal.line(&record::json(&BenchEvent::Bench {
             data_type: plan.data_type.to_string(),
-            transport: got.transport,
+            transport: received.transport,
             processes: if args.threads { 1 } else { 2 },
-            elements: got.elements,
+            elements: received.elements,
             bytes,
             chunk: plan.chunk,
             capacity: plan.options.capacity,
-            seconds: got.elapsed.into(),
+            seconds: received.elapsed.into(),
             bytes_per_second: Amount(bytes_per_second),
             elements_per_second: Amount(elements_per_second),
             cpu_per_gb: both,
@@ -423,7 +427,7 @@ fn show(
     terminal.line(&format!(
         "{} over {}, {processes}: {} in calls of {}, buffers of {} elements",
         plan.data_type,
-        got.transport,
+        received.transport,
         bytes_text(bytes as f64),
         plan.chunk,
         plan.options.capacity,
@@ -442,11 +446,11 @@ fn show(
             "latency      p50 {p50:.1} µs   p99 {p99:.1} µs   max {max:.1} µs, of a flushed element"
         ))?;
     }
-    if let Some(fault) = &got.fault {
+    if let Some(fault) = &received.fault {
         terminal.problem(&problem(fault), 0)?;
     }
-    if got.wrong > 0 {
-        terminal.line(&format!("wrong {}", got.wrong))?;
+    if received.wrong > 0 {
+        terminal.line(&format!("wrong {}", received.wrong))?;
     }
     terminal.line(&format!("lost {lost}"))
 }

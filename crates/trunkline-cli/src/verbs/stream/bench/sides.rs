@@ -20,14 +20,14 @@ pub(super) struct Plan {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct WriteResult {
     /// Processor time of the writer's process while it wrote.
     pub(super) cpu: Duration,
     pub(super) left: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Got {
+pub(super) struct ReadResult {
     pub(super) elements: u64,
     pub(super) wrong: u64,
     pub(super) elapsed: Duration,
@@ -85,8 +85,8 @@ macro_rules! for_type {
     };
 }
 
-pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
-    let sent = for_type!(plan.data_type, write_plain, write_values, plan)?;
+pub(super) fn write(plan: &Plan) -> Result<WriteResult, StreamError> {
+    let written = for_type!(plan.data_type, write_plain, write_values, plan)?;
     let options = plan.small(plan.options_to("latency"));
     let mut writer = Writer::<u64>::create("bench/latency", options)?;
     for _ in 0..plan.samples {
@@ -95,30 +95,30 @@ pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
         writer.flush(Until::Read, WAIT)?;
     }
     writer.close(WAIT);
-    Ok(sent)
+    Ok(written)
 }
 
-pub(super) fn read(plan: &Plan) -> Result<Got, StreamError> {
-    let mut got = for_type!(plan.data_type, read_plain, read_values, plan)?;
-    if got.fault.is_none() && plan.samples > 0 {
+pub(super) fn read(plan: &Plan) -> Result<ReadResult, StreamError> {
+    let mut received = for_type!(plan.data_type, read_plain, read_values, plan)?;
+    if received.fault.is_none() && plan.samples > 0 {
         let url = plan.reader_url("latency");
         let mut reader = Reader::<u64>::create(&url, plan.small(plan.options.clone()))?;
         loop {
             match reader.read(WAIT) {
                 Ok(then) => {
                     let nanos = monotonic_nanos().saturating_sub(then);
-                    got.latencies.push(Duration::from_nanos(nanos));
+                    received.latencies.push(Duration::from_nanos(nanos));
                 }
                 Err(StreamError::Ended) => break,
                 Err(error) => return Err(error),
             }
         }
-        got.latencies.sort_unstable();
+        received.latencies.sort_unstable();
     }
-    Ok(got)
+    Ok(received)
 }
 
-fn write_plain<T: Content>(plan: &Plan) -> Result<Sent, StreamError> {
+fn write_plain<T: Content>(plan: &Plan) -> Result<WriteResult, StreamError> {
     let mut writer = Writer::<T>::create("bench/data", plan.options_to("data"))?;
     let cpu = cpu_time();
     let mut next = 0;
@@ -136,10 +136,10 @@ fn write_plain<T: Content>(plan: &Plan) -> Result<Sent, StreamError> {
     // Keep the connection open until the reader has queried its transport. `close` reports a failure.
     let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
-    Ok(Sent { cpu, left })
+    Ok(WriteResult { cpu, left })
 }
 
-fn write_values(plan: &Plan) -> Result<Sent, StreamError> {
+fn write_values(plan: &Plan) -> Result<WriteResult, StreamError> {
     let options = plan.options_to("data");
     let mut writer = ValueWriter::create("bench/data", &plan.data_type, options)?;
     let cpu = cpu_time();
@@ -157,10 +157,10 @@ fn write_values(plan: &Plan) -> Result<Sent, StreamError> {
     // Keep the connection open until the reader has queried its transport. `close` reports a failure.
     let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
-    Ok(Sent { cpu, left })
+    Ok(WriteResult { cpu, left })
 }
 
-fn read_plain<T: Content>(plan: &Plan) -> Result<Got, StreamError> {
+fn read_plain<T: Content>(plan: &Plan) -> Result<ReadResult, StreamError> {
     let mut reader = Reader::<T>::create(&plan.reader_url("data"), plan.options.clone())?;
     let transport = reader.properties().transport.unwrap_or("?");
     Ok(read_all(plan, transport, |count, from| {
@@ -171,7 +171,7 @@ fn read_plain<T: Content>(plan: &Plan) -> Result<Got, StreamError> {
     }))
 }
 
-fn read_values(plan: &Plan) -> Result<Got, StreamError> {
+fn read_values(plan: &Plan) -> Result<ReadResult, StreamError> {
     let url = plan.reader_url("data");
     let mut reader = ValueReader::create(&url, &plan.data_type, plan.options.clone())?;
     let transport = reader.properties().transport.unwrap_or("?");
@@ -189,28 +189,28 @@ fn read_all(
     plan: &Plan,
     transport: &'static str,
     mut take: impl FnMut(usize, u64) -> Result<(usize, usize), StreamError>,
-) -> Got {
-    let mut got = Got {
+) -> ReadResult {
+    let mut received = ReadResult {
         transport,
-        ..Got::default()
+        ..ReadResult::default()
     };
     let (started, cpu) = (monotonic_nanos(), cpu_time());
-    while got.elements < plan.elements {
-        match take(plan.chunk_at(got.elements), got.elements) {
+    while received.elements < plan.elements {
+        match take(plan.chunk_at(received.elements), received.elements) {
             Ok((count, wrong)) => {
-                got.elements += count as u64;
-                got.wrong += wrong as u64;
+                received.elements += count as u64;
+                received.wrong += wrong as u64;
             }
             Err(StreamError::Ended) => break,
             Err(error) => {
-                got.fault = Some(error);
+                received.fault = Some(error);
                 break;
             }
         }
     }
-    got.elapsed = Duration::from_nanos(monotonic_nanos().saturating_sub(started));
-    got.cpu = cpu_time().saturating_sub(cpu);
-    got
+    received.elapsed = Duration::from_nanos(monotonic_nanos().saturating_sub(started));
+    received.cpu = cpu_time().saturating_sub(cpu);
+    received
 }
 
 /// Returns the monotonic time, which is the same for every process on the machine.
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     /// Returns the result of a reader that gets these elements, two at a time.
-    fn told(elements: &[u64]) -> Got {
+    fn result_of(elements: &[u64]) -> ReadResult {
         let plan = Plan {
             data_type: DataType::U64,
             elements: 6,
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn missing_duplicated_and_reordered_elements_are_counted() {
         let count = |elements: &[u64]| {
-            let got = told(elements);
-            (got.elements, got.wrong)
+            let received = result_of(elements);
+            (received.elements, received.wrong)
         };
         assert_eq!(count(&[0, 1, 2, 3, 4, 5]), (6, 0));
         assert_eq!(count(&[0, 1, 2, 3]), (4, 0));

@@ -15,7 +15,7 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// The destination of a file. It counts bytes, shows the progress, and fails after Ctrl-C.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct OutputFile {
     file: NewFile,
     is_forced: bool,
     context: Context,
@@ -26,7 +26,7 @@ pub(crate) struct Out {
     pub(crate) expected: Option<u64>,
 }
 
-impl Out {
+impl OutputFile {
     /// Creates a file that appears at `path` when it is finished; `-` is standard output. It must not
     /// be the file `source`, which the command reads.
     pub(crate) fn new(
@@ -36,7 +36,7 @@ impl Out {
         context: &Context,
     ) -> Result<Self, CliError> {
         let context = context.for_file_output();
-        context.interrupted.end_in_order(1);
+        context.interrupted.handle_presses(1);
         Ok(Self {
             file: new_file(path, source, is_forced, &context)?,
             is_forced,
@@ -51,19 +51,19 @@ impl Out {
     pub(crate) fn finish(self, path: &Path) -> Result<(), Problem> {
         self.context.terminal.end_progress();
         let finished = self.file.finish(self.is_forced);
-        finished.map_err(|error| unwritten(path, &error))
+        finished.map_err(|error| write_problem(path, &error))
     }
 
-    /// Returns a handle that can explain a failed write after the `Out` has been consumed.
+    /// Returns a handle that can explain a failed write after the `OutputFile` has been consumed.
     pub(crate) fn watch(&self) -> Watch {
         Watch {
             context: self.context.clone(),
-            is_open: self.is_open(),
+            is_in_place: self.is_in_place(),
         }
     }
 
     /// Returns true if another process may read it while it is written.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.file, NewFile::InPlace(_))
     }
 
@@ -84,26 +84,26 @@ impl Out {
 #[derive(Debug)]
 pub(crate) struct Watch {
     context: Context,
-    is_open: bool,
+    is_in_place: bool,
 }
 
 impl Watch {
     /// Converts the error of a failed write. After Ctrl-C, it is an orderly end.
     pub(crate) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
         self.context.terminal.end_progress();
-        if self.context.interrupted.is_so() {
+        if self.context.interrupted.is_pressed() {
             return Ok(Exit::Interrupted);
         }
         match error.kind() {
-            io::ErrorKind::BrokenPipe if self.is_open => Err(CliError::PipeClosed),
-            _ => Err(unwritten(path, error).into()),
+            io::ErrorKind::BrokenPipe if self.is_in_place => Err(CliError::PipeClosed),
+            _ => Err(write_problem(path, error).into()),
         }
     }
 }
 
-impl Write for Out {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.context.interrupted.is_so() {
+        if self.context.interrupted.is_pressed() {
             // Not `ErrorKind::Interrupted`, after which the caller would retry the write.
             return Err(io::Error::other("Ctrl-C"));
         }
@@ -137,8 +137,8 @@ fn new_file(
         );
         return Err(Problem::usage(sentence).into());
     }
-    match NewFile::create(path).map_err(|error| unwritten(path, &error))? {
-        NewFile::Beside {
+    match NewFile::create(path).map_err(|error| write_problem(path, &error))? {
+        NewFile::Temporary {
             permissions: Some(_),
             ..
         } if !is_forced => Err(exists(path).into()),
@@ -154,14 +154,14 @@ pub(crate) fn shown_out(path: &Path) -> String {
 }
 
 /// Returns true if the path is standard output, and standard output is a terminal.
-pub(crate) fn is_looked_at(path: &Path, context: &Context) -> bool {
+pub(crate) fn is_terminal_output(path: &Path, context: &Context) -> bool {
     is_stdio(path) && context.terminal.out_is_tty
 }
 
-fn unwritten(path: &Path, error: &io::Error) -> Problem {
+fn write_problem(path: &Path, error: &io::Error) -> Problem {
     if !is_stdio(path) {
-        return replace::unwritten(path, error);
+        return replace::write_problem(path, error);
     }
     let message = format!("{} cannot be written: {error}", shown_out(path));
-    Problem::stating("not-written", message)
+    Problem::from_message("not-written", message)
 }

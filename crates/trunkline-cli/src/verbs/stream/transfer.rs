@@ -41,7 +41,7 @@ pub(super) struct Moved {
 }
 
 #[derive(Debug)]
-pub(super) struct Pace<'a> {
+pub(super) struct Transfer<'a> {
     pub(super) context: &'a Context,
     /// Timeout of one step; `None` waits indefinitely.
     limit: Option<Duration>,
@@ -72,10 +72,10 @@ struct Gaps {
 /// Minimum interval between two reports of losses, because a slow reader may have hundreds per second.
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
-impl<'a> Pace<'a> {
+impl<'a> Transfer<'a> {
     /// From here on, the command handles the first two presses of Ctrl-C itself.
     pub(super) fn new(context: &'a Context) -> Self {
-        context.interrupted.end_in_order(2);
+        context.interrupted.handle_presses(2);
         let now = context.clock.now();
         Self {
             context,
@@ -92,12 +92,12 @@ impl<'a> Pace<'a> {
         }
     }
 
-    pub(super) fn tell_delivering(
+    pub(super) fn report_delivering(
         &self,
         end: &Properties,
         limit: Duration,
     ) -> Result<(), CliError> {
-        self.context.tell(&StreamEvent::StreamDelivering {
+        self.context.notify(&StreamEvent::StreamDelivering {
             url: end.url.clone(),
             elements: end.in_buffer,
             limit,
@@ -105,13 +105,17 @@ impl<'a> Pace<'a> {
     }
 
     /// Reports the peer of the endpoint and, with a journal, the position in its stream.
-    pub(super) fn met(&self, end: &mut impl Endpoint, has_journal: bool) -> Result<(), CliError> {
+    pub(super) fn report_start(
+        &self,
+        end: &mut impl Endpoint,
+        has_journal: bool,
+    ) -> Result<(), CliError> {
         if end.is_many() {
-            return self.tell(end);
+            return self.report_peers(end);
         }
         let found = end.properties();
         if has_journal {
-            self.context.tell(&StreamEvent::StreamJournal {
+            self.context.notify(&StreamEvent::StreamJournal {
                 url: found.url.clone(),
                 elements: found.total,
             })?;
@@ -120,11 +124,11 @@ impl<'a> Pace<'a> {
             // With a journal, the endpoint continues without waiting for its peer.
             return Ok(());
         }
-        self.tell_connected(&found, false)
+        self.report_connected(&found, false)
     }
 
-    fn tell_connected(&self, found: &Properties, is_again: bool) -> Result<(), CliError> {
-        self.context.tell(&StreamEvent::StreamConnected {
+    fn report_connected(&self, found: &Properties, is_again: bool) -> Result<(), CliError> {
+        self.context.notify(&StreamEvent::StreamConnected {
             url: found.url.clone(),
             peer: found.peer.clone().unwrap_or_default(),
             transport: Some(found.transport.unwrap_or("?")),
@@ -134,19 +138,19 @@ impl<'a> Pace<'a> {
         })
     }
 
-    pub(super) fn tell(&self, end: &mut impl Endpoint) -> Result<(), CliError> {
+    pub(super) fn report_peers(&self, end: &mut impl Endpoint) -> Result<(), CliError> {
         let events = end.peer_events();
-        self.tell_peer_events(&end.properties(), &events)
+        self.report_peer_events(&end.properties(), &events)
     }
 
-    pub(super) fn tell_peer_events(
+    pub(super) fn report_peer_events(
         &self,
         end: &Properties,
         events: &[PeerEvent],
     ) -> Result<(), CliError> {
         events
             .iter()
-            .try_for_each(|one| self.context.tell(&one.event(&end.url, &end.data_type)))
+            .try_for_each(|one| self.context.notify(&one.event(&end.url, &end.data_type)))
     }
 
     /// Shows the progress at intervals, and reports losses and changes of the connections.
@@ -155,8 +159,8 @@ impl<'a> Pace<'a> {
         if now.since(self.polled) >= SLICE {
             self.polled = now;
             match end.is_many() {
-                true => self.tell(end)?,
-                false => self.tell_connection(&end.properties())?,
+                true => self.report_peers(end)?,
+                false => self.report_connection(&end.properties())?,
             }
         }
         let is_due = |at: Tick| now.since(at) >= REPORTED_EVERY;
@@ -167,13 +171,13 @@ impl<'a> Pace<'a> {
         Ok(())
     }
 
-    fn tell_disk(&mut self, url: &str, error: Option<&JournalError>) -> Result<(), CliError> {
+    fn report_disk(&mut self, url: &str, error: Option<&JournalError>) -> Result<(), CliError> {
         let is_full = error.is_some();
         if std::mem::replace(&mut self.is_disk_full, is_full) == is_full {
             return Ok(());
         }
         let url = url.to_owned();
-        self.context.tell(&match error {
+        self.context.notify(&match error {
             Some(error) => StreamEvent::StreamDiskFull {
                 url,
                 message: error.to_string(),
@@ -182,7 +186,7 @@ impl<'a> Pace<'a> {
         })
     }
 
-    fn tell_connection(&mut self, found: &Properties) -> Result<(), CliError> {
+    fn report_connection(&mut self, found: &Properties) -> Result<(), CliError> {
         let (outages_before, was_away) = self.connection;
         let outages = found.outages();
         let is_away = !found.is_connected && outages > 0;
@@ -191,7 +195,7 @@ impl<'a> Pace<'a> {
         // has ended reports that itself.
         let is_lost = outages > outages_before && found.fault.is_none();
         if is_lost {
-            self.context.tell(&StreamEvent::StreamDisconnected {
+            self.context.notify(&StreamEvent::StreamDisconnected {
                 url: found.url.clone(),
                 peer: found.peer.clone().unwrap_or_default(),
                 message: found.last_disconnect.as_ref().map(ToString::to_string),
@@ -199,27 +203,27 @@ impl<'a> Pace<'a> {
             })?;
         }
         match (is_lost || was_away) && !is_away {
-            true => self.tell_connected(found, true),
+            true => self.report_connected(found, true),
             false => Ok(()),
         }
     }
 
     /// Repeats `attempt`, which waits at most for the given time, until it returns a result, Ctrl-C is
     /// pressed, or the user's timeout expires.
-    pub(super) fn patiently<E: Endpoint, R>(
+    pub(super) fn retry_until_done<E: Endpoint, R>(
         &mut self,
         end: &mut E,
         mut attempt: impl FnMut(&mut E, Duration) -> Result<R, Halt>,
     ) -> Result<R, Halt> {
         let since = self.context.clock.now();
         loop {
-            if self.context.interrupted.is_so() {
+            if self.context.interrupted.is_pressed() {
                 return Err(Halt::Interrupted);
             }
             let what = match attempt(end, SLICE) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
                 Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
-                    self.tell_disk(&end.properties().url, Some(&error))?;
+                    self.report_disk(&end.properties().url, Some(&error))?;
                     self.context.interrupted.wait(SLICE);
                     "the disk of the journal accepts no data"
                 }
@@ -230,7 +234,7 @@ impl<'a> Pace<'a> {
                 }
                 result => {
                     if result.is_ok() && self.is_disk_full {
-                        self.tell_disk(&end.properties().url, None)?;
+                        self.report_disk(&end.properties().url, None)?;
                     }
                     return result;
                 }
@@ -259,7 +263,7 @@ impl<'a> Pace<'a> {
             return Ok(());
         };
         self.reported = Some(self.context.clock.now());
-        self.context.tell(&StreamEvent::StreamLost {
+        self.context.notify(&StreamEvent::StreamLost {
             url: url.to_owned(),
             before: gaps.before,
             elements: gaps.elements,

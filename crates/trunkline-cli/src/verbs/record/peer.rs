@@ -12,7 +12,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Creates an endpoint of the stream `url`, and returns it when its peer is connected, or `None` when
 /// `must_end` returns true. A note on the terminal says that the command is waiting.
-pub(in crate::verbs) fn meet<T: Send + 'static>(
+pub(in crate::verbs) fn wait_for_peer<T: Send + 'static>(
     url: &str,
     create: impl FnOnce() -> Result<T, StreamError> + Send + 'static,
     must_end: impl Fn() -> bool,
@@ -21,7 +21,7 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
     let (sender, receiver) = channel();
     // If the command ends first, this thread ends with the process.
     std::thread::Builder::new()
-        .name("record-meeting".to_owned())
+        .name("record-peer".to_owned())
         .spawn(move || {
             let _ = sender.send(create());
         })
