@@ -96,10 +96,12 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
             "is damaged ({what}); `trunkline history rebuild {location}` writes a new catalogue, or \
              restore the folder from a backup"
         ),
-        StoreErrorKind::ReadOnly => "cannot be written: this user has no permission, or its disk is \
-                                     read-only; permit writing, or start the engine as the user of \
-                                     the folder"
-            .to_owned(),
+        StoreErrorKind::ReadOnly => {
+            let sentence = "cannot be written: this user has no permission, or its disk is \
+                            read-only; permit writing, or start the engine as the user of the \
+                            folder";
+            sentence.to_owned()
+        }
         StoreErrorKind::Newer { .. }
         | StoreErrorKind::Full
         | StoreErrorKind::NoMemory
