@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline_record::{
-    BackendChoice, Copying, CacheMode, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
+    BackendChoice, CacheMode, Copying, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, ReadRegion, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::TdmsType;

@@ -126,10 +126,10 @@ fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
              restore the folder from a backup"
         ),
         StoreErrorKind::ReadOnly => {
-            "cannot be written: this user has no permission, or its disk is \
-                                     read-only; permit writing, or start the engine as the user of \
-                                     the folder"
-                .to_owned()
+            let sentence = "cannot be written: this user has no permission, or its disk is \
+                            read-only; permit writing, or start the engine as the user of the \
+                            folder";
+            sentence.to_owned()
         }
         StoreErrorKind::Newer { .. }
         | StoreErrorKind::Full
