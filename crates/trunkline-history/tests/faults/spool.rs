@@ -450,11 +450,12 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         disks.written.push(plant.write("new", &Value::I64(1)));
         plant.record();
         disks.kill(plant);
-        // Without the spool, another variable gets the same number.
+        // Without the spool, another variable gets the number of this one, which gets another one.
         fs::rename(disks.spool(), disks.away()).unwrap();
         fs::write(disks.spool(), "").unwrap();
         let mut plant = disks.start();
-        let with_other = [&VARIABLES[..], &[("other", DataType::I64)]].concat();
+        let others = [("other", DataType::I64), ("new", DataType::I64)];
+        let with_other = [&VARIABLES[..], &others].concat();
         plant.undeploy();
         plant.deploy(&with_other).unwrap();
         disks.written.push(plant.write("other", &Value::I64(2)));
