@@ -215,10 +215,10 @@ impl RecordedEvents {
                 // Skips rows that come later, and rows of engine starts that are complete.
                 let is_later =
                     at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
-                if is_later {
+                let is_unwanted = is_late && !filling.takes_late;
+                if is_later || is_unwanted {
                     filling.skipped = filling.skipped.plus(reading.lost);
                 }
-                let is_unwanted = is_late && !filling.takes_late;
                 if is_later || is_unwanted || filling.done.contains(&at.epoch) {
                     continue;
                 }

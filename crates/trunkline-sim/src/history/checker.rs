@@ -121,8 +121,6 @@ pub struct HistoryChecker {
     durable: BTreeMap<Update, Line>,
     /// Every update of the variable that a program follows, by epoch and sequence.
     pub accepted: BTreeMap<(u64, u64), Line>,
-    /// When each start was.
-    pub begun: BTreeMap<u64, Timestamp>,
     series: SeriesEvents,
     /// How the runs of the engine ended, by epoch, as far as the next one must say it.
     ends: BTreeMap<u64, HistoryEvent>,
@@ -231,7 +229,6 @@ impl HistoryChecker {
             }
         }
         self.epoch = epoch;
-        self.begun.insert(epoch, now);
         self.compare(
             &HistoryQuery::default(),
             answer,

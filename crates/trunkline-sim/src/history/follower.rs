@@ -22,9 +22,9 @@ pub struct Follower {
     page: Option<RequestId<History>>,
     /// The updates that it has received, by epoch and sequence.
     seen: BTreeSet<(u64, u64)>,
-    /// Each epoch of which it has a reading: whether one reports an unknown loss before it, and the latest
-    /// time. Readings come in the order of their times, so that need not be the first update.
-    epochs: BTreeMap<u64, (bool, Timestamp)>,
+    /// Each epoch of which it has a reading, and whether one reports an unknown loss before it. Readings
+    /// come in the order of their times, so the loss of a start may be reported some starts later.
+    epochs: BTreeMap<u64, bool>,
 }
 
 impl Follower {
@@ -108,11 +108,7 @@ impl Follower {
 
     fn take_reading(&mut self, reading: &Reading, checker: &mut HistoryChecker) {
         let position = reading.position;
-        let time = reading.sample.source_timestamp;
-        let known = self.epochs.entry(position.epoch);
-        let (is_unknown, latest) = known.or_insert((false, time));
-        *is_unknown |= reading.lost.unknown;
-        *latest = time.max(*latest);
+        *self.epochs.entry(position.epoch).or_default() |= reading.lost.unknown;
         if position.sequence == 0 {
             // There is no value yet in this start of the engine.
             return;
@@ -148,13 +144,8 @@ impl Follower {
             .iter()
             .filter(|(place, _)| is_missing(place));
         let mut untold = missing.filter(|(place, line)| {
-            // The loss precedes the first reading of the time after that start.
-            let end = checker.begun.get(&(place.0 + 1));
-            let later = || self.epochs.range(place.0 + 1..);
-            let is_after = |(_, (_, latest)): &(&u64, &(bool, Timestamp))| Some(latest) >= end;
-            let until = later().position(|epoch| is_after(&epoch));
-            let mut before = later().take(until.map_or(usize::MAX, |at| at + 1));
-            let is_known = before.any(|(_, (is_unknown, _))| *is_unknown);
+            let mut later = self.epochs.range(place.0 + 1..);
+            let is_known = later.any(|(_, is_unknown)| *is_unknown);
             place.0 == epoch || checker.is_durable(line) || !is_known
         });
         if let Some((_, line)) = untold.next() {
