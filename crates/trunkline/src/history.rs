@@ -214,20 +214,24 @@ impl HistoryHost {
                 ..WhyStep::fault(WhyStage::Consumer, sentence, next)
             };
         };
-        if let Some(error) = self.error() {
-            let (sentence, next) = match self.spool_in_use() {
-                Some(location) => (
+        let Some(error) = self.error() else {
+            return WhyStep::ok(WhyStage::Consumer, sentence_of(&settings));
+        };
+        match self.spool_in_use() {
+            Some(location) => WhyStep {
+                verdict: WhyVerdict::Note,
+                ..WhyStep::fault(
+                    WhyStage::Consumer,
                     format!("it is recorded in the spool {location} now: {error}"),
                     "the rows are moved to the history when it can be written",
-                ),
-                None => (
-                    format!("it is not recorded now: {error}"),
-                    "updates wait in memory as long as there is room",
-                ),
-            };
-            return WhyStep::fault(WhyStage::Consumer, sentence, next);
+                )
+            },
+            None => WhyStep::fault(
+                WhyStage::Consumer,
+                format!("it is not recorded now: {error}"),
+                "updates wait in memory as long as there is room",
+            ),
         }
-        WhyStep::ok(WhyStage::Consumer, sentence_of(&settings))
     }
 
     /// Returns why nothing is recorded, or only in the spool.

@@ -342,6 +342,8 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
         (None, None) => "The connection works.".to_owned(),
         (name, Some(cause)) => {
             let what = match name {
+                // The variable updates; one of its consumers does not receive or record all of it.
+                Some(name) if cause.step == WhyStage::Consumer.name() => name,
                 Some(name) => format!("{name} does not update"),
                 None => "There is no connection".to_owned(),
             };
@@ -375,6 +377,9 @@ mod tests {
             text,
             "a/b does not update: its device is off.\nNext: switch it on."
         );
+        let cause = fault("consumer", "it is not recorded now".to_owned(), "make room");
+        let text = conclusion(Some("a/b"), Some(&cause));
+        assert_eq!(text, "a/b: it is not recorded now.\nNext: make room.");
         assert_eq!(conclusion(None, None), "The connection works.");
     }
 
