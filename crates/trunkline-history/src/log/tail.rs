@@ -18,7 +18,8 @@ pub(crate) const SEGMENT_AGE: i64 = 3_600_000_000_000;
 /// one is sealed. Segments of the spool do not count, and are not kept in memory beyond this number.
 pub(crate) const FROZEN_MAX: usize = 3;
 
-/// Maximum number of rows and events of a chunk, and its bytes. A query copies at most one chunk of a segment.
+/// Maximum number of rows and events of a chunk, and of its bytes. A query copies at most one chunk of a
+/// series in a segment.
 pub(crate) const CHUNK_ROWS: usize = 8 << 10;
 const CHUNK_BYTES: usize = 1 << 20;
 

@@ -32,7 +32,7 @@ const PREFETCH_ROWS: u64 = 64 << 10;
 /// Limit of the work to find these series.
 const PREFETCH_WORK: usize = 64 << 10;
 
-/// Where the rows of a series are at a moment: files in the order of their first times, and sorted
+/// The sources of the rows of a series at one moment: files ordered by their first time, and sorted
 /// chunks in memory.
 pub(crate) struct View {
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
@@ -45,7 +45,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Returns where the rows of a series are in these files and segments.
+    /// Returns the sources of a series within these files and segments.
     pub(crate) fn of<'s>(
         parts: &Arc<Vec<Arc<Part>>>,
         segments: impl Iterator<Item = &'s Segment>,
