@@ -360,7 +360,7 @@ impl<'a> Run<'a, '_> {
             self.copy_database(&catalogue, &copy)?;
             let listed =
                 backup_files::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
-            // If the catalogue still lists a file, no other file has replaced it.
+            // If the same catalogue lists a missing file again, no other file has replaced it.
             let is_same = before.as_ref() == Some(&listed);
             if self.copy_listed(folder, &listed, is_same, &mut files)? {
                 return self.add(&path, None);

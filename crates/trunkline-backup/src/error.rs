@@ -117,7 +117,7 @@ pub enum Error {
         from: PathBuf,
         /// Its destination.
         to: PathBuf,
-        /// The reason of the failure.
+        /// The reason for the failure.
         why: String,
     },
     /// The restore cannot be completed.
@@ -128,7 +128,7 @@ pub enum Error {
         from: PathBuf,
         /// Its destination.
         to: PathBuf,
-        /// The reason of the failure.
+        /// The reason for the failure.
         why: String,
     },
     /// The caller has ended the command.

@@ -2,6 +2,7 @@
 //!
 //! Updates are first made durable in an append log, and then moved to Parquet files in the background.
 //! Both are in one folder, which other programs may read at any time:
+//!
 //! ```text
 //! catalogue.sqlite                          series and files
 //! log-0000000012.tlh                        rows that are not in files yet

@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Reads the catalogue of a folder.
+    ///
     /// # Errors
     /// [`Error::Io`] with `NotFound` if there is no catalogue; [`Error::Changing`].
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {

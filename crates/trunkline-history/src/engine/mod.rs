@@ -106,7 +106,8 @@ impl FileHistory {
     /// the engine has something to record.
     ///
     /// # Errors
-    /// The folder is in use by another engine, is damaged, has a newer version, or cannot be used.
+    /// The folder is in use by another engine, is damaged, was written by a newer version, or cannot
+    /// be used.
     pub fn open(
         folder: impl Into<PathBuf>,
         rules: Vec<HistoryRule>,

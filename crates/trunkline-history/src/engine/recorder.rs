@@ -766,8 +766,8 @@ impl Sink for Taking<'_> {
 }
 
 impl Taking<'_> {
-    /// Records that a variable was undeployed. `last` is the sequence number of its last update, which
-    /// shows a loss at the end; 0 if there is none.
+    /// Records that a variable was undeployed. `last` is the sequence number of its last update if
+    /// updates may be missing; otherwise 0.
     fn end(&mut self, handle: u32, last: u64) {
         let slot = slot_of(handle) as usize;
         let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);

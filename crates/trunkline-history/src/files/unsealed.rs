@@ -68,7 +68,7 @@ impl Unsealed {
     /// Determines how the last run ended if no log is newer than the files. This happens in a copy made
     /// while an engine moved rows to files, or after a killed command that had moved all rows.
     fn end_after(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
-        // If the files cannot be read, what the logs say stays.
+        // If the files cannot be read, keep what the logs say.
         let Ok(Some(last)) = last_event(parts) else {
             return;
         };

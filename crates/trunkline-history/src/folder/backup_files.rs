@@ -136,7 +136,7 @@ pub fn stem_of(path: &str) -> Option<&str> {
 /// files that the catalogue lists.
 ///
 /// # Errors
-/// The copy is not a catalogue, is damaged, or has a newer version.
+/// The copy is not a catalogue, is damaged, or was written by a newer version.
 pub fn settle_catalogue(path: &Path) -> Result<Vec<Listed>, HistoryError> {
     try_settle(path).map_err(|error| error.of(path))
 }

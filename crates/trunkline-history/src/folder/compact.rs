@@ -33,7 +33,7 @@ pub struct Compacted {
     pub joined_to: u64,
     /// Number of rows and events that were removed because they were older than `keep`.
     pub removed_rows: u64,
-    /// Number of files of which one of the two footers was restored.
+    /// Number of files with a restored footer.
     pub repaired: u64,
     /// Number of files of rows after compaction.
     pub files: u64,

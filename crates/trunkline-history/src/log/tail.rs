@@ -14,8 +14,9 @@ pub(crate) const SEGMENT_ROWS: usize = 4 << 20;
 pub(crate) const SEGMENT_BYTES: usize = 96 << 20;
 /// Age at which a segment is closed, in nanoseconds.
 pub(crate) const SEGMENT_AGE: i64 = 3_600_000_000_000;
-/// Maximum number of closed segments that wait to be sealed. At this number, nothing is recorded until
-/// one is sealed. Segments of the spool do not count, and are not kept in memory beyond this number.
+/// Maximum number of closed segments that wait to be sealed. At this number, nothing more is recorded
+/// in the folder until one is sealed. Segments of the spool do not count, and are not kept in memory
+/// beyond this number.
 pub(crate) const FROZEN_MAX: usize = 3;
 
 /// Maximum number of rows and events of a chunk, and of its bytes. A query copies at most one chunk of a

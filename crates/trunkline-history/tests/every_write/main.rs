@@ -24,7 +24,7 @@ use trunkline_types::Value;
 use crate::rig::{Line, Plant, SECOND, START, assert_same};
 use crate::steps::{NEXT, STEPS};
 
-/// Number of random power losses per point, in addition to the kill and the worst-case power loss.
+/// Number of random power losses per point, in addition to the kill and the loss of all unsynced data.
 const DRAWS: usize = 2;
 /// Approximate number of copies that are checked unless all are.
 const CHECKED: usize = 350;

@@ -245,7 +245,7 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
         let events = plant.everything().events_of("x");
         let ends = events.iter().filter(|event| **event == Interrupted).count();
         let starts = events.iter().filter(|event| **event == Started).count();
-        // In each of the two folders, the run that the spool belongs to has an end.
+        // The run whose rows are in the spool has an end in the folder and another in the spool.
         assert_eq!((starts, ends), (4, 4), "{events:?}");
         disks.kill(plant);
         let plant = disks.start();
@@ -298,7 +298,7 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
             let mut plant = disks.start();
             let before = disks.written.clone();
             disks.write(&mut plant);
-            // Not even enough room for a header or an empty log.
+            // There is room at most for a log without rows.
             let error = limited(room, || plant.try_record())
                 .unwrap_err()
                 .to_string();
