@@ -28,7 +28,7 @@ use crate::paths::{remove_if_there, sync_name};
 
 /// Name of the identity file, both in the folder of a history and in a spool.
 const IDENTITY: &str = "identity";
-/// Number of bytes that surely include the header and the first frame of a log.
+/// Number of bytes that always include the header and the first frame of a log.
 const FIRST_FRAME: u64 = 256;
 /// Length of an identity in hexadecimal digits.
 const ID_DIGITS: usize = 32;
