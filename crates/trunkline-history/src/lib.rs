@@ -19,7 +19,7 @@
 //! a crash the log is read again, and its rows that are already in a finished file are dropped. While
 //! the folder cannot be written, the log continues in a second folder, the spool.
 //!
-//! # Modules
+//! # Layout
 //! Each module imports only those below it (`cargo xtask layers`).
 //!
 //! - `engine`: [`FileHistory`], the history of an engine; `recorder` takes updates from the engine;

@@ -44,7 +44,7 @@ pub(crate) struct Spooling {
     sealing: Option<HistoryError>,
     /// The end of the log in the folder, after which the spool continues.
     left: LogEnd,
-    /// Time of the next attempt to use the folder.
+    /// Earliest time of the next attempt to use the folder.
     retry: Tick,
     /// Series that could not be entered in the catalogue yet, because it cannot be written.
     pending: Vec<Series>,

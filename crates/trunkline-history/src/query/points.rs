@@ -19,7 +19,7 @@ const ROOM: Room = Room {
     bytes: 2 << 20,
     is_exact: false,
 };
-/// Number of points per window from which rows are read sequentially, without searching for the next one.
+/// Minimum number of points per window for reading on sequentially instead of searching for the next one.
 const DENSE: usize = 16;
 
 /// The parameters of a query for points.
