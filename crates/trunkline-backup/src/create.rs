@@ -1,4 +1,4 @@
-//! Makes a backup, or renews one.
+//! Creates or renews a backup.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -19,9 +19,9 @@ use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::damage_of;
 use crate::{Places, Watch};
 
-/// Attempts to copy a database. Each waits for the disk, so this takes some seconds at least.
+/// Maximum number of attempts to copy a database. Each waits for the disk, so they take at least seconds.
 const DATABASE_ATTEMPTS: u32 = 500;
-/// How often the catalogue is read again because a file that it lists was replaced.
+/// Maximum number of times that the catalogue is read because a file that it lists was replaced.
 const CATALOGUES_MAX: u32 = 100;
 const BACKUP_LOCK: &str = "backup.lock";
 
@@ -30,22 +30,22 @@ const BACKUP_LOCK: &str = "backup.lock";
 pub struct Created {
     /// The manifest of the new backup.
     pub manifest: Manifest,
-    /// Number and bytes of the files that were copied. The others were in the backup already.
+    /// Number and total bytes of the files copied. The others were already in the backup.
     pub copied: (u64, u64),
-    /// Files of the older backup that were damaged, and that the new one does not use.
+    /// Damaged files of the older backup, which the new backup does not use.
     pub damaged_before: Vec<Finding>,
 }
 
-/// Copies the files of an engine to a folder. If the folder is a backup of the engine, only files
-/// that it lacks are copied, and it is replaced in one step at the end. Files that it has already are
-/// read again if `checks_older`, and copied again if they are damaged.
+/// Copies the files of an engine to a folder. If the folder has a backup of the engine, only missing
+/// files are copied, and the new backup replaces the old one in one step at the end. With
+/// `checks_older`, files that are already in the backup are read, and copied again if they are damaged.
 ///
-/// The engine may run, in another process: when a process closes a file, the system drops the locks
-/// that it has on the file, also those of SQLite. Everything that the engine had stored before the
-/// call is in the backup.
+/// The engine may be running, but must be in another process: when a process closes a file, the system
+/// drops all its locks on the file, including those of SQLite. The backup has everything that the
+/// engine had stored before the call.
 ///
 /// # Errors
-/// [`Error`]; an older backup in the folder is unchanged.
+/// [`Error`]; an older backup in the folder stays unchanged.
 pub fn create(
     backup: &Path,
     engine: &str,
@@ -88,7 +88,7 @@ pub fn create(
     };
     let copied = run.copy_all(&places).and_then(|()| run.finish());
     if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
-        // What was copied so far takes room. If it cannot be removed, the next run does it.
+        // Free the space of the files copied so far. If that fails, the next run does it.
         let _ = fs::remove_dir_all(&of_run);
     }
     copied?;
@@ -106,8 +106,8 @@ pub fn create(
     })
 }
 
-/// The number of the next run. A folder without a manifest may have files that are worth something,
-/// so no number is used twice.
+/// Returns the number of the next run. A folder without a manifest may have valuable files, so no
+/// number is reused.
 fn next_run(backup: &Path) -> Result<u64, Error> {
     let mut newest = 0;
     for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
@@ -118,7 +118,7 @@ fn next_run(backup: &Path) -> Result<u64, Error> {
     Ok(newest.saturating_add(1))
 }
 
-/// The absolute place that a path leads to, which may be empty now.
+/// Returns the absolute path to which a path leads. Nothing needs to exist there.
 pub(crate) fn real(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
@@ -174,7 +174,7 @@ fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
     }
 }
 
-/// Removes files that the manifest does not have, which an earlier run or an older backup has left.
+/// Removes files of earlier runs or older backups that are not in the manifest.
 fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Error> {
     let files = manifest.map_or(&[][..], |manifest| &manifest.files);
     let known: HashSet<PathBuf> = files.iter().map(|entry| entry.place(backup)).collect();
@@ -192,7 +192,7 @@ fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Er
     Ok(())
 }
 
-/// Removes all files but these, and folders that become empty. Returns true if the folder is removed.
+/// Removes all files except these, and folders that become empty. Returns true if the folder is removed.
 fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
     let mut is_empty = true;
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
@@ -212,20 +212,20 @@ fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
     Ok(is_empty)
 }
 
-/// The files that were copied or kept with one of the catalogues of this run, by path and identity,
-/// and what is damaged in them.
+/// The files copied or kept with one of the catalogues of this run, by path and identity, each with its
+/// damage, if any.
 #[derive(Default)]
 struct Files(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
 
-/// A backup that is being made.
+/// A backup in progress.
 struct Run<'a, 'w> {
     backup: &'a Path,
     older: Option<&'a Manifest>,
-    /// True if files of the older backup are read before they are used.
+    /// True if files of the older backup are read before they are reused.
     checks_older: bool,
     manifest: Manifest,
     meter: Meter<'a, 'w>,
-    /// Folders with new names, which must become durable.
+    /// Folders with new entries, which must become durable.
     folders: HashSet<PathBuf>,
     copied: (u64, u64),
     damaged_before: Vec<Finding>,
@@ -242,12 +242,12 @@ impl<'a> Run<'a, '_> {
         Ok(())
     }
 
-    /// The folder of this run's files.
+    /// Returns the folder with the files of this run.
     fn of_run(&self) -> PathBuf {
         self.backup.join(self.manifest.run.to_string())
     }
 
-    /// Prepares the place of a file in this run.
+    /// Returns the destination of a file in this run, and creates its folder.
     fn place(&mut self, path: &str) -> Result<PathBuf, Error> {
         let of_run = self.of_run();
         let place = of_run.join(path);
@@ -260,8 +260,8 @@ impl<'a> Run<'a, '_> {
         Ok(place)
     }
 
-    /// Returns the entry of a file that was copied, after reading it again. `expected` is what was
-    /// read from the original, unless it was changed since.
+    /// Reads a copied file again and returns its entry. `expected` is the checksum of the original,
+    /// unless the copy has been changed since.
     fn entry(
         &mut self,
         path: &str,
@@ -286,7 +286,7 @@ impl<'a> Run<'a, '_> {
         })
     }
 
-    /// Copies a database that is in use, with its log.
+    /// Copies a database that is in use, together with its log.
     fn copy_database(&mut self, from: &Path, to: &Path) -> Result<(), Error> {
         let meter = &mut self.meter;
         let copied =
@@ -345,7 +345,7 @@ impl<'a> Run<'a, '_> {
         self.add(STORE, None)
     }
 
-    /// Copies the logs first, then the catalogue, then what it lists.
+    /// Copies the logs first, then the catalogue, then the files that it lists.
     fn copy_history(&mut self, folder: &Path) -> Result<(), Error> {
         self.copy_logs(folder)?;
         let path = format!("{HISTORY}{}", backup_files::CATALOGUE);
@@ -360,7 +360,7 @@ impl<'a> Run<'a, '_> {
             self.copy_database(&catalogue, &copy)?;
             let listed =
                 backup_files::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
-            // A file that the same catalogue lists again is not replaced by another one.
+            // If the same catalogue lists a missing file again, no other file has replaced it.
             let is_same = before.as_ref() == Some(&listed);
             if self.copy_listed(folder, &listed, is_same, &mut files)? {
                 return self.add(&path, None);
@@ -370,7 +370,7 @@ impl<'a> Run<'a, '_> {
         Err(Error::Replaced(folder.to_owned()))
     }
 
-    /// The engine creates the catalogue before anything else.
+    /// Without a catalogue, the history must be empty: the engine creates the catalogue first.
     fn without_catalogue(&mut self, folder: &Path) -> Result<(), Error> {
         let has_samples = folder.join("samples").exists();
         let mut paths = self.manifest.files.iter().map(|entry| &entry.path);
@@ -392,7 +392,7 @@ impl<'a> Run<'a, '_> {
             let place = self.place(&path)?;
             let sum = match copy(&log.path, &place, &mut self.meter) {
                 Ok(sum) => sum,
-                // Its rows are in files by now, which the catalogue lists.
+                // The log's rows are in files by now, which the catalogue lists.
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error),
             };
@@ -407,9 +407,9 @@ impl<'a> Run<'a, '_> {
         Ok(())
     }
 
-    /// Copies the files that the catalogue lists, those that belong to them, and others that the
-    /// catalogue does not know. Returns false if a file was replaced meanwhile, so that the catalogue
-    /// must be read again; with `is_last`, such a file is reported as missing.
+    /// Copies the files that the catalogue lists, their companion files, and other files that it does
+    /// not know. Returns false if a file was replaced in the meantime and the catalogue must be read
+    /// again; with `is_last`, such a file is reported as missing instead.
     fn copy_listed(
         &mut self,
         folder: &Path,
@@ -466,7 +466,7 @@ impl<'a> Run<'a, '_> {
                 None => String::new(),
             };
             if !what.is_empty() && backup_files::is_redundant(&inside) {
-                // The history does without it, and the next run tries again.
+                // The history can do without it, and the next run tries again.
                 remove_file_if_there(&place)?;
                 continue;
             }
@@ -484,7 +484,7 @@ impl<'a> Run<'a, '_> {
         Ok(true)
     }
 
-    /// The entry of a file that the older backup has, if it was intact and still is.
+    /// Returns the entry of a file in the older backup, if it was intact when copied and still is.
     fn kept(&mut self, path: &str, identity: Option<u32>) -> Result<Option<Entry>, Error> {
         let Some(entry) = self.of_older(path, identity) else {
             return Ok(None);
@@ -509,7 +509,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// The entry of a file in the older backup, if it was intact when it was copied.
+    /// Returns the entry of a file in the older backup, if it was intact when copied.
     fn of_older(&self, path: &str, identity: Option<u32>) -> Option<&'a Entry> {
         let older = self.older?;
         let at = older
@@ -521,7 +521,7 @@ impl<'a> Run<'a, '_> {
         (is_same && !was_damaged).then_some(entry)
     }
 
-    /// Makes everything durable, and then replaces the manifest.
+    /// Makes everything durable, then replaces the manifest.
     fn finish(&mut self) -> Result<(), Error> {
         self.manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         for folder in &self.folders {
@@ -531,7 +531,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// An error of the copy as one of the original.
+/// Converts an error of the copy into one of the original.
 fn of(error: HistoryError, folder: &Path) -> Error {
     Error::History(match error {
         HistoryError::Files { kind, .. } => HistoryError::Files {
@@ -544,7 +544,7 @@ fn of(error: HistoryError, folder: &Path) -> Error {
     })
 }
 
-/// Returns the files of a history apart from its logs and its catalogue, as paths within the folder.
+/// Returns the files of a history except its logs and its catalogue, as relative paths.
 fn walk(folder: &Path) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];

@@ -1,4 +1,4 @@
-//! Why a backup cannot be made, read or restored, each with its remedy.
+//! Reasons why a backup cannot be made, read or restored, each with its remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use trunkline_engine::store::StoreError;
 
 use crate::manifest::Finding;
 
-/// Prints as a sentence with its remedy.
+/// The error of a backup command. It displays as a sentence with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read or written.
@@ -16,7 +16,7 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The store cannot be copied or replaced.
@@ -37,13 +37,13 @@ pub enum Error {
     /// The destination is a folder with other files.
     #[error("{} has other files and is not a backup; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
-    /// The destination lies in the history, or the other way round.
+    /// The destination is inside the history, or contains it.
     #[error("{} is a part of the engine's own files; name another folder", .0.display())]
     Inside(PathBuf),
     /// Another command writes this backup.
     #[error("{} is in use by another command; wait until it has ended", .0.display())]
     InUse(PathBuf),
-    /// The backup is one of another engine.
+    /// The folder has a backup of another engine.
     #[error("{} is a backup of another engine, {engine}; name another folder", path.display())]
     OtherEngine {
         /// The backup.
@@ -51,10 +51,10 @@ pub enum Error {
         /// Name of the engine.
         engine: String,
     },
-    /// The disk of the backup does not keep what was written.
+    /// A copy reads back differently from what was written.
     #[error("{} cannot be read as it was written; check the disk of the backup", .0.display())]
     Unreliable(PathBuf),
-    /// The database is changed faster than it can be copied.
+    /// The database changes faster than it can be copied.
     #[error(
         "{} changed all the time while it was copied; try again when the engine has less to store",
         .0.display()
@@ -66,7 +66,7 @@ pub enum Error {
     /// There is no complete backup.
     #[error("{} is not a backup: it has no manifest.json; name the folder of a backup", .0.display())]
     NoBackup(PathBuf),
-    /// A newer version has made the backup.
+    /// A newer version made the backup.
     #[error("{} was made by a newer version; use that version", .0.display())]
     Newer(PathBuf),
     /// The manifest is damaged.
@@ -74,7 +74,7 @@ pub enum Error {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
     /// Files of the backup are damaged.
@@ -86,49 +86,49 @@ pub enum Error {
     Damaged {
         /// The backup.
         backup: PathBuf,
-        /// The files, and what is wrong with them.
+        /// The damaged files, with descriptions.
         findings: Vec<Finding>,
     },
     /// The configuration has no place for a part of the backup.
     #[error("the backup has a {0}, but the configuration has none; add it to the configuration")]
     NoPlace(&'static str),
-    /// There are files in the place.
+    /// A destination of the restore exists.
     #[error("{} exists; --replace moves it aside", .0.display())]
     Exists(PathBuf),
-    /// An earlier restore was cut off after it had begun to replace files.
+    /// An earlier restore was interrupted after it had begun to replace files.
     #[error(
         "a restore was interrupted, see {}; run the same `trunkline backup restore` again to \
          complete it", .0.display()
     )]
     Unfinished(PathBuf),
-    /// The place is a mount point, which cannot be exchanged for another folder.
+    /// The destination is a mount point, which cannot be replaced by another folder.
     #[error(
         "{} is a mount point, and cannot be moved aside; nothing was changed; name a place below it \
          in the configuration", .0.display()
     )]
     MountPoint(PathBuf),
-    /// Nothing can be exchanged, and everything is as before.
+    /// A file or folder cannot be moved; everything is as before.
     #[error(
         "{} cannot be moved to {}: {why}; nothing was changed; correct this, or name another place in \
          the configuration", from.display(), to.display()
     )]
     NotMoved {
-        /// What must be moved.
+        /// The file or folder to move.
         from: PathBuf,
-        /// The place that it must be moved to.
+        /// Its destination.
         to: PathBuf,
-        /// What prevents it.
+        /// The reason for the failure.
         why: String,
     },
     /// The restore cannot be completed.
     #[error("{} cannot be moved to {}: {why}; move it yourself, then run the command again",
         from.display(), to.display())]
     Stuck {
-        /// What must be moved.
+        /// The file or folder to move.
         from: PathBuf,
-        /// The place that it must be moved to.
+        /// Its destination.
         to: PathBuf,
-        /// What prevents it.
+        /// The reason for the failure.
         why: String,
     },
     /// The caller has ended the command.
@@ -144,13 +144,13 @@ impl Error {
         }
     }
 
-    /// Returns true if a file is missing.
+    /// Returns true if the error is a missing file.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Says why a file or folder cannot be used.
+/// Describes why a file or folder cannot be used.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ResourceBusy => "something is mounted there, or uses it".to_owned(),

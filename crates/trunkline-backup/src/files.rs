@@ -1,4 +1,4 @@
-//! Copies and reads files with their checksums.
+//! Copies and reads files, and computes their checksums.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Sum {
     pub(crate) crc32c: u32,
 }
 
-/// Counts what was done, and asks the caller whether to go on.
+/// Counts progress, and asks the caller whether to continue.
 pub(crate) struct Meter<'a, 'w> {
     progress: Progress,
     watch: &'a mut Watch<'w>,
@@ -47,14 +47,14 @@ impl<'a, 'w> Meter<'a, 'w> {
     }
 }
 
-/// Creates a file that only its user may read.
+/// Creates a file that only its user may access.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     options.mode(0o600).open(path)
 }
 
-/// Creates a folder and those above it, for its user alone.
+/// Creates a folder and its parents, accessible only to its user.
 pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
     let mut builder = DirBuilder::new();
     let created = builder.recursive(true).mode(0o700).create(path);
@@ -66,13 +66,13 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), Error> {
     synced.map_err(Error::io(path))
 }
 
-/// The folder that a file or folder is in.
+/// Returns the folder that contains a file or folder.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Returns the path with this text appended to its last part.
+/// Appends a suffix to the last component of a path.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -93,7 +93,7 @@ pub(crate) fn remove_folder_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Copies a file up to the length that it has now, and returns when the copy is durable.
+/// Copies a file up to its current length. The copy is then durable.
 pub(crate) fn copy(from: &Path, to: &Path, meter: &mut Meter<'_, '_>) -> Result<Sum, Error> {
     let mut source = File::open(from).map_err(Error::io(from))?;
     let length = source.metadata().map_err(Error::io(from))?.len();
@@ -105,11 +105,11 @@ pub(crate) fn copy(from: &Path, to: &Path, meter: &mut Meter<'_, '_>) -> Result<
     Ok(sum)
 }
 
-/// Reads a file again, from the disk where the system allows it.
+/// Reads a file and computes its checksum, from the disk where the system allows it.
 pub(crate) fn sum_of(path: &Path, meter: &mut Meter<'_, '_>) -> Result<Sum, Error> {
     let mut file = File::open(path).map_err(Error::io(path))?;
     let length = file.metadata().map_err(Error::io(path))?.len();
-    // If the system keeps the pages, they are read from memory.
+    // If the system keeps its cached pages, the file is read from memory.
     let _ = fadvise(&file, 0, None, Advice::DontNeed);
     read_through(&mut file, length, path, meter, &mut |_| Ok(()))
 }

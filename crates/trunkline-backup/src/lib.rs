@@ -1,4 +1,4 @@
-//! Copies the store and the history of an engine, while it runs or not, and restores them.
+//! Copies the store and the history of an engine, which may be running, and restores them.
 //!
 //! ```text
 //! manifest.json              every file of the backup, with its size and checksum
@@ -7,18 +7,18 @@
 //! 1/history/catalogue.sqlite
 //! 1/history/log-0000000012.tlh
 //! 1/history/samples/date=2026-11-28/0000000011.parquet
-//! 2/..                       what the second run has copied
+//! 2/..                       files copied by the second run
 //! ```
 //!
-//! Each run copies to a folder of its own, and then replaces the manifest in one step: before that,
-//! the older backup is complete, and afterwards the new one is. Files of the history that do not
-//! change stay where an earlier run has copied them.
+//! Each run copies files to a folder of its own, and then replaces the manifest in one step: until then
+//! the older backup is complete, and afterwards the new one is. Unchanged files of the history stay
+//! where an earlier run copied them.
 //!
 //! # Layout
-//! - [`create`]: makes or renews a backup.
+//! - [`create`]: creates or renews a backup.
 //! - [`verify`]: compares the files of a backup with its manifest.
-//! - [`restore`]: puts a backup in the place of the engine's files.
-//! - `manifest`, `files`, `error`: what these share.
+//! - [`restore`]: replaces the engine's files by those of a backup.
+//! - `manifest`, `files`, `error`: shared by these.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub use manifest::{Finding, Manifest};
 pub use restore::{Restored, restore, unfinished_restore};
 pub use verify::{Verified, verify};
 
-/// The places of an engine's files.
+/// The paths of an engine's files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Places {
     /// The file of the store; `None` if the engine has none.
@@ -46,16 +46,17 @@ pub struct Places {
     pub history: Option<PathBuf>,
 }
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Number of files that were copied or checked.
+    /// Number of files copied or checked.
     pub files: u64,
-    /// Bytes that were copied or checked.
+    /// Bytes copied or checked.
     pub bytes: u64,
-    /// Bytes of all files, if they are known.
+    /// Total bytes, if known.
     pub of_bytes: Option<u64>,
 }
 
-/// Is called while a command works. It ends with [`Error::Interrupted`] when this returns false.
+/// Callback with the progress of a command. If it returns false, the command ends with
+/// [`Error::Interrupted`].
 pub type Watch<'a> = dyn FnMut(Progress) -> bool + 'a;

@@ -1,4 +1,4 @@
-//! The list of the files of a backup.
+//! The manifest: the list of the files of a backup.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::files::{create_file, sync_folder};
 
-/// Version of the form of a backup.
+/// Version of the backup format.
 const VERSION: u32 = 1;
 const NAME: &str = "manifest.json";
-/// The largest manifest that is read: about 10 million files.
+/// Maximum size of a manifest: about 10 million files.
 const BYTES_MAX: u64 = 2 << 30;
 
-/// Everything about a backup.
+/// The description of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the form of the backup.
+    /// Version of the backup format.
     pub form: u32,
-    /// Version of the program that made it.
+    /// Version of the program that made the backup.
     pub program: String,
     /// Name of the engine.
     pub engine: String,
-    /// Identity of the engine's store, in hexadecimal digits; empty without a store.
+    /// Identity of the engine's store, in hexadecimal digits; empty if there is no store.
     pub engine_id: String,
-    /// When the copy began, as RFC 3339.
+    /// Time at which the copy began, in RFC 3339 format.
     pub taken: String,
-    /// Number of runs so far that made or renewed the backup.
+    /// Number of the run that made or last renewed the backup.
     pub run: u64,
-    /// All files, in the order of their paths.
+    /// All files, sorted by path.
     pub files: Vec<Entry>,
-    /// Damage that the engine's files had already when they were copied.
+    /// Damage that the engine's files already had when they were copied.
     pub damage: Vec<Finding>,
 }
 
@@ -43,13 +43,13 @@ pub struct Manifest {
 pub struct Entry {
     /// `store.db`, or a path that begins with `history/`.
     pub path: String,
-    /// Number of the run that copied the file, and name of the folder that it is in.
+    /// Number of the run that copied the file, and name of the folder with the file.
     pub run: u64,
     /// Length of the file.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc32c: u32,
-    /// The checksum that the history's catalogue has of the file; left out for other files.
+    /// The checksum of the file in the history's catalogue; omitted for other files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<u32>,
 }
@@ -60,11 +60,11 @@ pub struct Entry {
 pub struct Finding {
     /// Path of the file, as in the manifest.
     pub path: String,
-    /// What is wrong, in a sentence.
+    /// Description of the damage, in a sentence.
     pub what: String,
 }
 
-/// The manifest as it is stored. The checksum covers the manifest without white space.
+/// The stored form of a manifest. The checksum covers the manifest without white space.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -73,12 +73,12 @@ struct Sealed {
 }
 
 impl Entry {
-    /// The place of the file within the backup.
+    /// Returns the path of the file in the backup.
     pub(crate) fn place(&self, backup: &Path) -> PathBuf {
         backup.join(self.run.to_string()).join(&self.path)
     }
 
-    /// A path that leads out of the backup is not used.
+    /// Returns true if the path is that of the store, or is below `history/` without leading out of it.
     fn is_inside(&self) -> bool {
         let path = Path::new(&self.path);
         let is_plain = path
@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// The path of the store in a backup, and what the paths of the history begin with.
+/// The path of the store in a backup, and the prefix of the history's paths.
 pub(crate) const STORE: &str = "store.db";
 pub(crate) const HISTORY: &str = "history/";
 
@@ -106,7 +106,7 @@ impl Manifest {
         }
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -150,7 +150,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Replaces the manifest of a backup in one step.
+    /// Replaces the manifest of a backup atomically.
     pub(crate) fn write(&self, backup: &Path) -> Result<(), Error> {
         let (path, new) = (backup.join(NAME), backup.join("manifest.json.new"));
         let failed = |what: String| Error::Manifest {
@@ -178,7 +178,7 @@ fn sum_of(manifest: &Manifest) -> Result<u32, String> {
     Ok(crc32c::crc32c(&text))
 }
 
-/// The version of a manifest that has other keys.
+/// Returns the format version of a manifest that may have unknown keys.
 fn form_of(bytes: &[u8]) -> u64 {
     let value: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
     value["manifest"]["form"].as_u64().unwrap_or(0)

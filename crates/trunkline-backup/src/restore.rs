@@ -1,9 +1,9 @@
-//! Puts a backup in the place of the files of an engine.
+//! Replaces the files of an engine by those of a backup.
 //!
-//! The files are copied beside their places first. Then a note beside the place lists the moves that
-//! exchange the old files for the new ones, and they are made in this order. A command that is
-//! killed before the note leaves the old files in place; later, the note tells what is left to do,
-//! and the next call completes it.
+//! The files are first copied next to their destinations. Then a note next to the destination lists
+//! the moves that exchange the old files for the new ones, and the moves are made in this order. If the
+//! command is killed before the note is written, the old files are still in place. If it is killed
+//! later, the note lists the remaining moves, and the next call completes them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,10 +26,10 @@ use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
 use crate::verify::{compare, difference};
 use crate::{Places, Watch};
 
-/// What is appended to a place for the files that are being copied, and for the note.
+/// Suffixes of a destination: for the files being copied, and for the note.
 const COPYING: &str = ".restoring";
 const NOTE: &str = ".restore";
-/// What SQLite appends to the name of a store for the files beside it.
+/// Suffixes of the files that SQLite keeps next to a store.
 const STORE_LOGS: [&str; 2] = ["-wal", "-shm"];
 
 /// The result of [`restore`].
@@ -37,9 +37,9 @@ const STORE_LOGS: [&str; 2] = ["-wal", "-shm"];
 pub struct Restored {
     /// The manifest of the backup; `None` if an interrupted restore was completed.
     pub manifest: Option<Manifest>,
-    /// Where the files that were in the places before are now.
+    /// New paths of the files that were in the destinations before.
     pub aside: Vec<PathBuf>,
-    /// Damaged files of the backup that the engine does without, and that were left out.
+    /// Damaged files of the backup that were left out because the engine can do without them.
     pub left_out: Vec<Finding>,
 }
 
@@ -47,7 +47,7 @@ pub struct Restored {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Note {
-    /// For the people who find it.
+    /// An explanation for people who find the note.
     what: String,
     moves: Vec<Move>,
 }
@@ -57,23 +57,23 @@ struct Note {
 struct Move {
     from: PathBuf,
     to: PathBuf,
-    /// True if it moves something that was there before.
+    /// True if the move sets aside an old file.
     is_aside: bool,
 }
 
-/// Returns the note of a restore that was cut off while it replaced files of these places. Until it
-/// is completed, no engine may start with them.
+/// Returns the note of a restore that was interrupted while it replaced files in these places. Until
+/// it is completed, no engine may start with them.
 pub fn unfinished_restore(places: &Places) -> Option<PathBuf> {
     let mut notes = both(places).map(|place| with_suffix(&real(place), NOTE));
     notes.find(|note| note.exists())
 }
 
-/// Checks a backup, and puts it in place. Files in the places are moved aside if they may be
-/// replaced (`may_replace`), never deleted. Damaged files are left out if the history does without
-/// them: summaries, and second copies of footers.
+/// Verifies a backup and restores it. Existing files are moved aside if `may_replace` is true; they are
+/// never deleted. Damaged files that the history can do without are left out: summaries, and second
+/// copies of footers.
 ///
 /// # Errors
-/// [`Error`]. All but [`Error::Unfinished`] and [`Error::Stuck`] leave everything as it was.
+/// [`Error`]. All except [`Error::Unfinished`] and [`Error::Stuck`] leave everything unchanged.
 pub fn restore(
     backup: &Path,
     places: &Places,
@@ -118,7 +118,7 @@ pub fn restore(
     let aside = copied.and_then(|()| exchange(backup, &places, moves));
     if aside.is_err() && unfinished_restore(&places).is_none() {
         for place in both(&places) {
-            // The next restore removes what cannot be removed now.
+            // If this fails, the next restore removes the files.
             let _ = remove_any(&with_suffix(place, COPYING));
         }
     }
@@ -129,7 +129,7 @@ pub fn restore(
     })
 }
 
-/// The store and the history, as far as there are places for them.
+/// Returns the paths of the store and the history, as far as they are configured.
 fn both(places: &Places) -> impl Iterator<Item = &PathBuf> {
     [&places.store, &places.history].into_iter().flatten()
 }
@@ -141,7 +141,7 @@ fn real_places(places: &Places) -> Places {
     }
 }
 
-/// Returns the places of what a backup has.
+/// Returns the destinations of the parts that a backup has.
 fn places_of(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
     let mut files = manifest.files.iter();
     let has_store = files.clone().any(|entry| entry.path == STORE);
@@ -157,8 +157,8 @@ fn places_of(manifest: &Manifest, places: &Places) -> Result<Places, Error> {
     })
 }
 
-/// Exchanges the old files for the new ones, which are beside their places. Returns what was moved
-/// aside. After an error, there is a note if something was moved already.
+/// Exchanges the old files for the new ones, which are next to their destinations. Returns the paths of
+/// the old files. After an error, the note remains if any file was moved.
 fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<PathBuf>, Error> {
     let Some(first) = both(places).next() else {
         return Err(Error::NoBackup(backup.to_owned()));
@@ -166,11 +166,11 @@ fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<Path
     let note = with_suffix(first, NOTE);
     write_note(&note, backup, moves.clone())?;
     let first_move = moves.iter().find(|one| one.from.exists());
-    // An engine that looks for the note from now on does not start. One may have started before.
+    // An engine that starts from now on finds the note and stops. One may have started before.
     let exchanged = take_locks(places).and_then(|locks| complete(&note, locks, &mut move_to));
     match exchanged {
         Err(error) if first_move.is_some_and(|one| one.from.exists()) => {
-            // Nothing was moved.
+            // No file was moved.
             remove_file_if_there(&note)?;
             Err(match error {
                 Error::Stuck { from, to, why } => Error::NotMoved { from, to, why },
@@ -181,19 +181,19 @@ fn exchange(backup: &Path, places: &Places, moves: Vec<Move>) -> Result<Vec<Path
     }
 }
 
-/// Returns true if the history does without the file.
+/// Returns true if the history can do without the file.
 fn is_redundant(finding: &Finding) -> bool {
     let inside = finding.path.strip_prefix(HISTORY);
     inside.is_some_and(backup_files::is_redundant)
 }
 
-/// Returns true if something is mounted here, so that it cannot be renamed.
+/// Returns true if the path is a mount point, which cannot be renamed.
 fn is_mount_point(place: &Path) -> bool {
     let found = statx(CWD, place, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
     found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// The locks that keep engines from using the files while these are moved.
+/// The locks that keep engines from using the files while they are moved.
 type Locks = (Option<StoreLock>, Option<FolderLock>);
 
 fn take_locks(places: &Places) -> Result<Locks, Error> {
@@ -208,7 +208,7 @@ fn take_locks(places: &Places) -> Result<Locks, Error> {
     Ok((store, history))
 }
 
-/// Returns the moves, in the order in which they are made: everything old first.
+/// Returns the moves in order: those of old files come first.
 fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     let time: String = now
         .to_string()
@@ -246,7 +246,7 @@ fn plan(places: &Places, now: Timestamp) -> Vec<Move> {
     moves
 }
 
-/// Copies the files of a backup to places beside their own.
+/// Copies the files of a backup next to their destinations.
 fn copy_beside(
     backup: &Path,
     manifest: &Manifest,
@@ -279,7 +279,7 @@ fn copy_beside(
         };
         let folder = folder_of(&to);
         create_folder(&folder)?;
-        // A folder and those above it may be new.
+        // The folder and its parents may be new.
         for new in folder.ancestors() {
             if folders.iter().any(|known| known == new) {
                 break;
@@ -336,7 +336,7 @@ fn write_note(note: &Path, backup: &Path, moves: Vec<Move>) -> Result<(), Error>
     sync_folder(&folder_of(note))
 }
 
-/// Makes the moves of a note that are not made yet, and removes it. Returns what was moved aside.
+/// Makes the remaining moves of a note, and removes the note. Returns the paths of the old files.
 fn complete(
     note: &Path,
     locks: Locks,
@@ -346,7 +346,7 @@ fn complete(
     let content: Note = serde_json::from_slice(&text)
         .map_err(|error| Error::io(note)(std::io::Error::other(error.to_string())))?;
     let mut aside = Vec::new();
-    // Once the new files begin to come into their places, what is there is not old.
+    // Once new files have been moved into place, the files there are not old ones.
     let has_begun = content
         .moves
         .iter()
@@ -355,24 +355,24 @@ fn complete(
         if !(one.is_aside && has_begun) {
             make(one)?;
         }
-        // The logs are parts of the store.
+        // The log files belong to the store.
         let is_log = STORE_LOGS
             .iter()
             .any(|end| one.to.to_string_lossy().ends_with(end));
         if one.is_aside && !is_log && one.to.exists() {
             aside.push(one.to.clone());
         }
-        // Everything old is out of its place for sure before anything new comes.
+        // Make the move durable, so that no new file is in place before all old ones are moved.
         sync_folder(&folder_of(&one.to))?;
     }
-    // Until the note is removed, no engine uses the new files.
+    // The note keeps engines from using the new files until it is removed.
     drop(locks);
     remove_file_if_there(note)?;
     sync_folder(&folder_of(note))?;
     Ok(aside)
 }
 
-/// Moves a file or a folder, unless that is done already.
+/// Moves a file or a folder, unless it was moved already.
 fn move_to(one: &Move) -> Result<(), Error> {
     let stuck = |why: String| Error::Stuck {
         from: one.from.clone(),
@@ -401,7 +401,7 @@ fn remove_any(path: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// The content of each file of a place, with the old or the new one.
+    /// Returns the name and the content of each file or folder.
     fn content(folder: &Path) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {
@@ -414,7 +414,7 @@ mod tests {
         found
     }
 
-    /// The locks of the process, by the kind and the inode of the file.
+    /// Returns true if this process holds a lock of this kind on the file.
     fn is_locked(kind: &str, file: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{} ", fs::metadata(file).unwrap().ino());
@@ -424,7 +424,7 @@ mod tests {
             .any(|line| line.contains(kind) && line.contains(&inode) && line.contains(&own))
     }
 
-    /// Otherwise an engine that looked for the note before it was written might use the files while
+    /// Otherwise an engine that checked for the note before it was written might use the files while
     /// they are moved.
     #[test]
     fn files_are_locked_while_they_are_moved() {

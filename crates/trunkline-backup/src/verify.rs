@@ -12,15 +12,14 @@ use crate::manifest::{Entry, Finding, Manifest};
 pub struct Verified {
     /// The manifest of the backup.
     pub manifest: Manifest,
-    /// Files that are damaged or missing: in the backup, and already when they were copied.
+    /// Files that are damaged or missing in the backup, or were already when they were copied.
     pub findings: Vec<Finding>,
 }
 
 /// Reads every file of a backup.
 ///
 /// # Errors
-/// [`Error`] if there is no backup, its manifest is damaged, or a file cannot be read although it
-/// is there.
+/// [`Error`] if there is no backup, its manifest cannot be read, or the caller interrupts the command.
 pub fn verify(backup: &Path, watch: &mut Watch<'_>) -> Result<Verified, Error> {
     let manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
     let mut findings = compare(backup, &manifest, watch)?;
@@ -46,7 +45,7 @@ pub(crate) fn compare(
     Ok(findings)
 }
 
-/// Reads a file, and says how it differs from its entry; `None` if it does not.
+/// Reads a file and describes how it differs from its entry; `None` if it does not.
 pub(crate) fn damage_of(
     place: &Path,
     entry: &Entry,
@@ -62,7 +61,7 @@ pub(crate) fn damage_of(
     Ok(what)
 }
 
-/// Says how a file differs from its entry; `None` if it does not.
+/// Describes how a file differs from its entry; `None` if it does not.
 pub(crate) fn difference(entry: &Entry, sum: Sum) -> Option<String> {
     if sum.bytes != entry.bytes {
         let (is, was) = (sum.bytes, entry.bytes);

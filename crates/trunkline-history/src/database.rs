@@ -1,10 +1,10 @@
-//! Copies an SQLite database in write-ahead mode while another process uses it.
+//! Copies an SQLite database in WAL mode while another process uses it.
 //!
 //! An engine keeps its store locked, so SQLite itself cannot read it from outside. The files can be
-//! read without a lock: the main file first, then the log. A change is in the log before it is in
-//! the main file, and stays in the log until the log begins anew, which changes the log's head. So
-//! if the head is the same before and after, the log has every page that may have changed in the
-//! main file while that was read, and SQLite puts the two together as after a crash.
+//! read without a lock: the main file first, then the log. A change is written to the log before the
+//! main file, and stays in the log until the log restarts, which changes the log's header. If the
+//! header is the same before and after the copy, the log has every page that may have changed in the
+//! main file during the copy, and SQLite combines the two as it does after a crash.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -20,7 +20,7 @@ pub enum CopyError<E> {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The database changed during every attempt.
@@ -38,10 +38,10 @@ impl<E> CopyError<E> {
     }
 }
 
-/// What tells one state of the files from another.
+/// Identifies a state of the files.
 #[derive(PartialEq, Eq, Debug)]
 enum State {
-    /// The log began once, and has grown only: device and inode of the main file, head of the log.
+    /// The log has only grown since it restarted: device and inode of the main file, header of the log.
     Growing((u64, u64), [u8; HEAD]),
     /// There is no log: device, inode, length and times of the main file.
     Alone((u64, u64), u64, [i64; 4]),
@@ -68,15 +68,15 @@ fn state<E>(database: &Path) -> Result<State, CopyError<E>> {
     }
 }
 
-/// The write-ahead log of a database.
+/// Returns the path of the write-ahead log of a database.
 fn log_of(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push("-wal");
     name.into()
 }
 
-/// Copies a database to `to`, and its log to `to` with `-wal`. `copy` copies one file, and returns
-/// false if there is none.
+/// Copies a database to `to`, and its log to `to` with `-wal` appended. `copy` copies one file, and
+/// returns false if the file does not exist.
 ///
 /// # Errors
 /// [`CopyError`]. If there is no database, this is [`CopyError::Io`].
@@ -92,7 +92,7 @@ pub fn copy_database<E>(
         let has_main = copy(from, to).map_err(CopyError::Copy)?;
         let has_log = copy(&log, &log_copy).map_err(CopyError::Copy)?;
         if !has_log {
-            // An earlier attempt may have copied one.
+            // An earlier attempt may have copied a log.
             match fs::remove_file(&log_copy) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(CopyError::io(&log_copy)(error));
@@ -125,8 +125,8 @@ mod tests {
             .unwrap()
     }
 
-    /// SQLite begins the log anew while it is read: the head that was read first is the old one, and
-    /// the rest is of another log.
+    /// SQLite restarts the log while it is copied: the header that was read first is the old one, and
+    /// the rest is from the new log.
     #[test]
     fn log_that_begins_anew_while_it_is_read_is_copied_again() {
         let folder = tempfile::tempdir().unwrap();

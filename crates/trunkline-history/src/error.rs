@@ -1,4 +1,4 @@
-//! Translates errors of the system, of SQLite and of Parquet into errors with a remedy.
+//! Converts errors of the system, of SQLite and of Parquet into errors with a remedy.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -25,15 +25,15 @@ pub(crate) enum Error {
         spool: PathBuf,
         reason: String,
     },
-    /// There is no such folder, or it has no history.
+    /// The folder does not exist, or has no history.
     NoHistory,
     /// The folder is a spool.
     IsSpool,
-    /// The folder changed at each attempt to read it.
+    /// The folder changed during every attempt to read it.
     Changing,
-    /// The cursor of a query is not one of this engine.
+    /// The cursor of a query was not issued by this engine.
     Cursor,
-    /// The error of a place that is not the folder of the history.
+    /// An error whose location is known already, such as the spool.
     Placed(HistoryError),
 }
 
@@ -42,8 +42,7 @@ impl Error {
         Error::Damaged(what.into())
     }
 
-    /// Returns true if the disk is full, fails or cannot be written, so that a later attempt may
-    /// succeed.
+    /// Returns true if the disk is full, fails or cannot be written. A later attempt may succeed.
     pub(crate) fn is_of_disk(&self) -> bool {
         match self {
             Error::Io(_) => true,
@@ -52,7 +51,7 @@ impl Error {
         }
     }
 
-    /// The fault of a file, for people.
+    /// Describes the fault of a file for users.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Error::Io(error) => error.to_string(),

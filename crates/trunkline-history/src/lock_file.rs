@@ -1,4 +1,4 @@
-//! The lock of a folder: one engine or command at a time changes it.
+//! The lock of a folder: only one engine or command at a time may change it.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Name of the file that is locked, in the folder of a history.
+/// Name of the lock file in the folder of a history.
 pub const LOCK: &str = "lock";
-/// Attempts to get the lock while only [`is_held`] of other processes has it, for a moment each.
+/// Maximum number of attempts to take the lock while only [`is_held`] in other processes holds it briefly.
 const ATTEMPTS: u32 = 10_000;
 
-/// Locks the folder until the file is dropped.
+/// Locks the folder until the returned file is dropped.
 ///
 /// # Errors
 /// [`Error::InUse`].
 pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
     let file = match File::create(folder.join(LOCK)) {
-        // A file that is there can be locked nevertheless.
+        // An existing file can be locked nevertheless.
         Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
             File::open(folder.join(LOCK))?
         }
@@ -27,7 +27,7 @@ pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
         if is_free(file.try_lock())? {
             return Ok(file);
         }
-        // An engine does not share its lock.
+        // An engine holds its lock exclusively.
         if !is_free(file.try_lock_shared())? {
             break;
         }

@@ -1,4 +1,4 @@
-//! The names of the files and folders of a history, and what the rooms do with such files.
+//! The names of the files and folders of a history, and operations on such files.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ pub const UNFINISHED: &str = "unfinished";
 /// Name of the folder with files that the catalogue does not list.
 pub(crate) const SET_APART: &str = "set-apart";
 
-/// Removes a file; it is no error if there is none.
+/// Removes a file, if it exists.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -22,7 +22,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the files in the folders of dates below a folder.
+/// Returns all files in the date folders below a folder.
 pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let dates = match std::fs::read_dir(folder) {
@@ -41,7 +41,7 @@ pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// Returns when the name of a new folder is durable.
+/// Makes the name of a new folder durable.
 pub(crate) fn sync_name(folder: &Path) -> Result<(), Error> {
     let above = folder.parent().filter(|above| *above != Path::new(""));
     Ok(File::open(above.unwrap_or(Path::new(".")))?.sync_all()?)

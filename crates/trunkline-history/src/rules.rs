@@ -1,4 +1,4 @@
-//! What the rules of the configuration say about a variable and about its series.
+//! The rules of the configuration for a variable and its series.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use trunkline_types::name::is_reserved;
 
 use crate::catalogue::{ENGINE_SERIES, Series};
 
-/// The settings of a variable: those of the first rule that matches its name.
+/// Returns the settings of a variable: those of the first rule that matches its name.
 pub(crate) fn settings_of(rules: &[HistoryRule], variable: &str) -> Option<HistorySettings> {
     let matches = |rule: &&HistoryRule| {
-        // `**` is not meant to include the engine's own variables.
+        // `**` does not include the engine's own variables.
         let is_own = is_reserved(variable) && !rule.pattern.as_str().starts_with('_');
         !is_own && rule.pattern.matches(variable)
     };
     rules.iter().find(matches)?.settings
 }
 
-/// Returns how long the rules keep the rows of a series; `None`: for ever. Events that concern every
-/// variable are kept as long as the rows that are kept longest.
+/// Returns how long the rules keep the rows of a series; `None` means forever. Events that concern all
+/// variables are kept as long as the rows that are kept longest.
 pub(crate) fn keep_of(rules: &[HistoryRule], series: &Series) -> Option<Duration> {
     if series.id != ENGINE_SERIES {
         return settings_of(rules, &series.name)?.keep;

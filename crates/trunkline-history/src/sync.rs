@@ -1,4 +1,4 @@
-//! Locks whose owner may have panicked.
+//! Locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Records variables of an engine in a folder, and reads them again: from memory, from files, and
-//! after a restart.
+//! Records variables of an engine in a folder, and reads them from memory, from files, and after a
+//! restart.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -34,7 +34,7 @@ fn rule(pattern: &str, settings: Option<HistorySettings>) -> HistoryRule {
     }
 }
 
-/// An engine with a history, whose clock the test moves.
+/// An engine with a history. The test advances its clock.
 struct Plant {
     engine: Engine,
     history: Arc<FileHistory>,
@@ -104,7 +104,7 @@ impl Plant {
         self.history.read(query, self.moment().wall).unwrap()
     }
 
-    /// Closes the segment by letting its hour pass, and moves it to files.
+    /// Advances the clock by more than an hour to close the segment, and moves it to files.
     fn seal(&mut self) {
         self.time += 3700 * SECOND;
         self.record();
@@ -146,7 +146,7 @@ fn events(page: &HistoryPage) -> Vec<HistoryEvent> {
         .collect()
 }
 
-/// SV-09, H-16: what was written is read, from memory, from files, and after a restart.
+/// SV-09, H-16: rows are read as they were written, from memory, from files, and after a restart.
 #[test]
 fn rows_are_read_from_memory_from_files_and_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn rows_are_read_from_memory_from_files_and_after_a_restart() {
     plant.write("rig/x", Value::F64(10.0));
     plant.record();
     let time = plant.time;
-    // As after kill -9: nothing is closed.
+    // The state after kill -9: nothing is closed.
     drop(plant);
     let mut plant = Plant::start(folder.path(), 8, time + 60 * SECOND, rules(), &variables);
     plant.record();
@@ -209,7 +209,7 @@ fn rows_are_read_from_memory_from_files_and_after_a_restart() {
     assert_eq!(events(&page), expected);
 }
 
-/// Pages, times and buckets give the same from memory and from files.
+/// Pages, time spans and buckets are the same from memory and from files.
 #[test]
 fn queries_of_a_time_in_pages_and_in_buckets() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn queries_of_a_time_in_pages_and_in_buckets() {
     assert_eq!(values(&plant.read(&query)), [Value::F64(1499.0)]);
 }
 
-/// A plot from summaries is the same as one from rows, also at its ends and over late rows.
+/// A plot from summaries equals one from rows, also at its ends and with late rows.
 #[test]
 fn buckets_of_files_are_those_of_the_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn buckets_of_files_are_those_of_the_rows() {
     }
 }
 
-/// H-13: deadband, resolution and a period.
+/// H-13: a deadband, a resolution and a period.
 #[test]
 fn small_and_frequent_changes_are_left_out_on_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,16 +355,16 @@ fn small_and_frequent_changes_are_left_out_on_request() {
         plant.record();
     }
     let count = |name: &str| values(&plant.read(&all(name))).len();
-    // 100 is the range without a configured one, so 1 is the deadband.
+    // Without a configured range, the range is 100, so the deadband is 1.
     assert_eq!(count("rig/dead"), 8);
-    // Halves from 0 to 10.
+    // Multiples of 0.5 from 0 to 10.
     assert_eq!(count("rig/rough"), 21);
     assert_eq!(count("rig/slow"), 4);
     assert_eq!(count("rig/every"), 40);
     assert!(plant.read(&all("rig/off")).series.is_empty());
 }
 
-/// H-13: a deadband is a share of the range that the variable has now.
+/// H-13: a deadband is a percentage of the variable's current range.
 #[test]
 fn deadband_follows_a_range_that_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -398,7 +398,7 @@ fn deadband_follows_a_range_that_changes() {
         values_of_all(plant) - before
     };
     replace(&plant, 100.0);
-    // 15 is more than a tenth of 100, and less than one of 1000.
+    // A step of 15 is more than a tenth of 100, and less than a tenth of 1000.
     assert!(count(&mut plant) >= 39);
     replace(&plant, 1000.0);
     assert!(count(&mut plant) <= 1);
@@ -411,7 +411,7 @@ fn values_of_all(plant: &Plant) -> usize {
     page.series.first().map_or(0, |_| rows_of(&page).len())
 }
 
-/// B-64: what the recorder could not take is entered with its number.
+/// B-64: updates that the recorder could not take are recorded as lost, with their number.
 #[test]
 fn updates_that_found_no_room_are_entered_as_lost() {
     let folder = tempfile::tempdir().unwrap();
@@ -419,7 +419,7 @@ fn updates_that_found_no_room_are_entered_as_lost() {
     let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
     plant.record();
     let variable = plant.engine.resolve(&plant.caller, "rig/x").unwrap();
-    // More than the bound of the recorder's subscription.
+    // Exceeds the bound of the recorder's subscription.
     let total = 1_001_000;
     let Moment { now, wall } = plant.moment();
     for n in 0..total {
@@ -461,7 +461,7 @@ fn updates_that_found_no_room_are_entered_as_lost() {
     assert_eq!(lost, figures.lost);
 }
 
-/// A file that cannot be read when its rows expire is removed when it can be read again.
+/// A file that cannot be read when its rows expire is removed once it can be read again.
 #[test]
 fn expired_file_that_could_not_be_read_is_removed_later() {
     let folder = tempfile::tempdir().unwrap();

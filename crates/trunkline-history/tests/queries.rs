@@ -1,5 +1,5 @@
-//! Queries of what lies between the rows, and the bounds of every query: compared with a plain list of
-//! rows, page by page.
+//! Queries of values between rows, and the limits of every query: compared with a plain list of rows,
+//! page by page.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -17,7 +17,7 @@ use trunkline_types::history::{
 use trunkline_types::{DataType, Moment, Pattern, Timestamp, Value};
 
 const DAY: i64 = 86_400 * SECOND;
-/// Work of a page, and of what cannot be interrupted.
+/// Work limit of a page, and a tolerance for work that cannot be interrupted.
 const WORK: usize = 512 << 10;
 const SLACK: usize = 256 << 10;
 
@@ -41,7 +41,7 @@ fn grid(step: i64) -> Grid {
     Grid(NonZeroU64::new(step as u64))
 }
 
-/// All pages, and their number. No page takes more work than it may.
+/// Returns all pages and their number. Checks the work of each page.
 fn pages(plant: &Plant, query: &HistoryQuery) -> (Vec<HistorySeries>, usize) {
     let (mut query, mut all, mut count) = (query.clone(), Vec::new(), 0);
     loop {
@@ -61,7 +61,7 @@ fn pages(plant: &Plant, query: &HistoryQuery) -> (Vec<HistorySeries>, usize) {
     }
 }
 
-/// Time, value and whether it is there, of all rows.
+/// Returns the time and the value, if there is one, of all rows.
 fn points_of(series: &[HistorySeries]) -> Vec<(i64, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     for one in series {
@@ -84,7 +84,7 @@ fn buckets_of(series: &[HistorySeries]) -> Vec<Bucket> {
     buckets.collect()
 }
 
-/// A row, or an event without a line, in the order of their keys.
+/// A row, or an event without a line, sorted by key.
 #[derive(Clone, Debug)]
 struct Entry {
     time: i64,
@@ -92,7 +92,7 @@ struct Entry {
     lost: u64,
 }
 
-/// What happened to a variable, read as plain rows.
+/// Returns the rows and events of a variable, read as plain rows.
 fn entries(plant: &Plant, name: &str) -> Vec<Entry> {
     let answer = plant.read(&query_of(name, HistoryForm::Rows)).unwrap();
     let lines = answer
@@ -101,7 +101,7 @@ fn entries(plant: &Plant, name: &str) -> Vec<Entry> {
         .map(|line| (line.key, Some(line), 0));
     let events = answer.events.iter();
     let events = events.map(|event| (event.key, None, event.event.parts().1));
-    // At the same key an event comes first.
+    // An event precedes a row with the same key.
     let mut entries: Vec<_> = events.chain(lines).collect();
     entries.sort_by_key(|(key, _, _)| *key);
     let entries = entries.into_iter().map(|(key, line, lost)| Entry {
@@ -126,7 +126,7 @@ fn number(line: &Line) -> f64 {
     }
 }
 
-/// The value at a time, by its definition; in wire form.
+/// Computes the value at a time from the definition, in wire form.
 fn value_at(entries: &[Entry], at: i64, is_linear: bool) -> Option<Vec<u8>> {
     let lines = entries.iter().enumerate();
     let lines = lines.filter_map(|(index, entry)| Some((index, entry.line.as_ref()?)));
@@ -157,7 +157,7 @@ fn value_at(entries: &[Entry], at: i64, is_linear: bool) -> Option<Vec<u8>> {
     })
 }
 
-/// The buckets with durations, by their definition.
+/// Computes the buckets with durations from the definition.
 fn expected_buckets(entries: &[Entry], since: i64, until: i64, width: Option<i64>) -> Vec<Bucket> {
     let start_of = |time: i64| width.map_or(since, |width| time.div_euclid(width) * width);
     let mut buckets: std::collections::BTreeMap<i64, Bucket> = Default::default();
@@ -218,8 +218,8 @@ fn assert_buckets(found: &[Bucket], expected: &[Bucket], what: &str) {
     }
 }
 
-/// Good, bad and late values over several starts of the engine, orderly ended and not, with rows in
-/// files, in closed segments and in the open one.
+/// Good, bad and late values over several starts of the engine, with and without an orderly stop, with
+/// rows in files, in closed segments and in the open one.
 struct World {
     random: Rng,
     folder: tempfile::TempDir,
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// A time within what was written, and sometimes beyond its ends.
+/// Returns a time span within the written rows, sometimes beyond their ends.
 fn some_time(random: &mut Rng, plant: &Plant) -> (i64, i64) {
     let since = random.i64(START - 100 * SECOND..plant.time);
     let until = random.i64(since + 1..plant.time + 1);
@@ -410,7 +410,7 @@ fn coverage_and_means_over_time_are_those_of_the_definition() {
     }
 }
 
-/// Summaries and rows give the same durations, also around gaps and over files that overlap.
+/// Summaries and rows give the same durations, even around gaps and across files that overlap.
 ///
 /// Behaviour: H-16.
 #[test]
@@ -482,7 +482,7 @@ fn total_of_a_long_time_reads_summaries_instead_of_rows() {
     assert!(work < 16_000, "the work of {work} rows");
 }
 
-/// The clock of a source is ahead: what it has not reached yet is not covered, as without a summary.
+/// A source's clock is ahead: time in the future is not covered, with or without a summary.
 ///
 /// Behaviour: H-16.
 #[test]
@@ -505,7 +505,7 @@ fn time_after_now_is_not_covered_by_a_summary() {
     assert_eq!(counts, (2_000, 499 * SECOND as u64));
 }
 
-/// Without a time the intervals begin with the first row, and are as narrow as asked for.
+/// Without a start time, the intervals begin with the first row and have the requested width.
 #[test]
 fn points_without_since_begin_with_the_first_row() {
     let folder = folder();
@@ -531,7 +531,7 @@ fn points_without_since_begin_with_the_first_row() {
     assert_eq!(total[0].covered, 1000 * SECOND as u64);
 }
 
-/// A cursor that is not of this query or engine is an error, and no panic.
+/// A cursor of another query or engine causes an error, not a panic.
 #[test]
 fn cursor_that_was_not_returned_is_refused() {
     let folder = folder();
@@ -566,7 +566,7 @@ fn cursor_that_was_not_returned_is_refused() {
             let at = random.usize(0..other.state.len());
             other.state[at] ^= 1 << random.u32(0..8);
             query.from = Some(other);
-            // Any answer will do.
+            // Any answer is allowed, but not a panic.
             let _ = plant.history.read(&query, wall);
         }
     }
@@ -590,7 +590,7 @@ fn write_many(plant: &mut Plant, count: u64) {
     plant.record_everything();
 }
 
-/// A page ends after bounded work, with bounded memory, and a query of everything needs several.
+/// A page has bounded work and memory, and a query of everything takes several pages.
 #[test]
 fn pages_of_many_rows_have_bounded_work_and_memory() {
     const COUNT: u64 = 1_500_000;
@@ -622,7 +622,7 @@ fn pages_of_many_rows_have_bounded_work_and_memory() {
     }
     assert!(rows as u64 >= COUNT);
     assert!(page_count > 20);
-    // Of a width that no summary has.
+    // No summary has this width.
     let width = NonZeroU64::new(7_777_777_777).unwrap();
     let (series, count) = pages(&plant, &query_of("x", HistoryForm::Buckets(width)));
     assert!(count > 1, "{count} page");
@@ -634,16 +634,16 @@ fn pages_of_many_rows_have_bounded_work_and_memory() {
     let (series, count) = pages(&plant, &points);
     assert!(count > 1, "{count} page");
     let found = points_of(&series);
-    // Until now, which is after the last row.
+    // The last point is now, after the last row.
     assert_eq!(found.len() as u64, COUNT / 100 + 1);
-    // Far from each other: the rows between are not read.
+    // The points are far apart: the rows between them are not read.
     let coarse = query_of("x", HistoryForm::Stepped(grid(600 * SECOND)));
     let wall = plant.moment().wall;
     let (_, work) = plant.history.read_with_work(&coarse, wall).unwrap();
     assert!(work < 200_000, "{work}");
 }
 
-/// A search through many files ends its page, and goes on in the next one.
+/// A search through many files ends its page, and continues in the next one.
 #[test]
 fn pages_over_many_files_have_bounded_work() {
     const DAYS: u64 = 120;
@@ -658,7 +658,7 @@ fn pages_over_many_files_have_bounded_work() {
     plant.history.close(plant.moment().wall).unwrap();
     let time = plant.time;
     drop(plant);
-    // Nothing of the files is in memory.
+    // No file is loaded in memory.
     let open = || Plant::start(folder.path(), 2, time, &variables());
     let forms = [
         HistoryForm::Rows,

@@ -1,4 +1,4 @@
-//! The catalogue of a history, in SQLite: the series, and the Parquet files with their times.
+//! The catalogue of a history, an SQLite database: the series, and the Parquet files with their times.
 //!
 //! ```text
 //! series   id | name | data_type | units | sum          one row per variable and type
@@ -17,20 +17,21 @@ use trunkline_types::wire::{self, Reader};
 
 use crate::error::Error;
 
-/// Version of the tables.
+/// Version of the database schema.
 const VERSION: u32 = 1;
 /// The series of the history itself, whose events concern every variable.
 pub(crate) const ENGINE_SERIES: u32 = 0;
-/// Sequence numbers of events, which have none of their own: events of one time come after its updates, in this order.
+/// Sequence numbers of events, which have none of their own: they sort events after the updates of the
+/// same time, in this order.
 pub(crate) const RETIRED: u64 = u64::MAX - 2;
 pub(crate) const ADDED: u64 = u64::MAX - 1;
 pub(crate) const STOPPED: u64 = u64::MAX;
-/// Longest name and units of a definition.
+/// Maximum length of the name and of the units in a definition, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
 pub(crate) struct Catalogue {
     path: PathBuf,
-    /// `None` as long as the catalogue cannot be opened for writing.
+    /// `None` until the catalogue can be opened for writing.
     connection: Option<Connection>,
 }
 
@@ -48,15 +49,15 @@ pub(crate) struct Series {
 pub(crate) struct PartRow {
     /// Path within the history's folder.
     pub(crate) path: String,
-    /// Number of the newest segment of the log that is in the file.
+    /// Number of the newest log segment whose rows are in the file.
     pub(crate) segment: u64,
     pub(crate) first_time: i64,
     pub(crate) last_time: i64,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// The time after which no row is kept; `i64::MAX` if there is none.
+    /// The time after which none of its rows is kept; `i64::MAX` if they are kept without limit.
     pub(crate) expires: i64,
-    /// Number of bytes before the footer, which have checksums in the footer.
+    /// Number of bytes before the footer. Their checksums are in the footer.
     pub(crate) data_bytes: u64,
     /// CRC32C of the footer.
     pub(crate) footer: u32,
@@ -69,19 +70,19 @@ pub(crate) struct PartRow {
 pub(crate) struct SpoolLog {
     /// Identity of the spool.
     pub(crate) spool: String,
-    /// Its number there.
+    /// Its number in the spool.
     pub(crate) log: u64,
 }
 
 impl Series {
-    /// Writes everything about the series except its id, as in the log.
+    /// Encodes everything about the series except its id, as in the log.
     pub(crate) fn define(&self, out: &mut Vec<u8>) {
         wire::put_str(out, &self.name);
         wire::put_str(out, &self.units);
         wire::encode_type(&self.data_type, out);
     }
 
-    /// Reads what [`define`](Self::define) wrote.
+    /// Decodes the output of [`define`](Self::define).
     pub(crate) fn defined(id: u32, definition: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(definition);
         Ok(Self {
@@ -92,7 +93,7 @@ impl Series {
         })
     }
 
-    /// The series of the history itself.
+    /// Returns the series of the history itself.
     pub(crate) fn of_engine() -> Self {
         Self {
             id: ENGINE_SERIES,
@@ -123,7 +124,7 @@ fn of_row(table: &str, name: &str) -> Error {
 }
 
 impl Catalogue {
-    /// Opens the catalogue. It is created only if the history `is_new`.
+    /// Opens the catalogue. Creates it only if the history `is_new`.
     pub(crate) fn open(path: &Path, is_new: bool) -> Result<Self, Error> {
         Ok(Self {
             path: path.to_owned(),
@@ -131,7 +132,7 @@ impl Catalogue {
         })
     }
 
-    /// A catalogue that cannot be opened for writing now. The first use that succeeds opens it.
+    /// Returns a catalogue that cannot be opened for writing now. The next use tries again.
     pub(crate) fn unopened(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -184,13 +185,13 @@ impl Catalogue {
         Ok(connection)
     }
 
-    /// Ends the use of the catalogue, so that one file has all of it.
+    /// Closes the catalogue, which moves its write-ahead log into the main file.
     pub(crate) fn close(self) -> Result<(), Error> {
         let closed = self.connection.map(Connection::close).transpose();
         closed.map(drop).map_err(|(_, error)| error.into())
     }
 
-    /// Checks the pages of the catalogue.
+    /// Checks the integrity of the database pages.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         let found: String = self
             .connection()?
@@ -237,7 +238,7 @@ impl Catalogue {
         Ok(all)
     }
 
-    /// Adds series, all or none. Their ids must be new.
+    /// Adds series, all or none. Their ids must not be in use.
     pub(crate) fn add_series(&mut self, series: &[Series]) -> Result<(), Error> {
         self.transaction(|transaction| {
             let mut insert = transaction.prepare("INSERT INTO series VALUES (?, ?, ?, ?, ?)")?;
@@ -283,7 +284,7 @@ impl Catalogue {
         Ok(parts)
     }
 
-    /// Returns the logs of spools whose rows are in files. The table exists once there was one.
+    /// Returns the logs of spools whose rows are in files. The table is created with the first of them.
     pub(crate) fn spool_logs(&mut self) -> Result<Vec<SpoolLog>, Error> {
         let connection = self.connection()?;
         let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'spool'";
@@ -301,7 +302,7 @@ impl Catalogue {
         Ok(logs.collect::<Result<_, _>>()?)
     }
 
-    /// Forgets logs of a spool that are removed.
+    /// Deletes the entries of spool logs that have been removed.
     pub(crate) fn forget_spool_logs(&mut self, removed: &[SpoolLog]) -> Result<(), Error> {
         self.transaction(|transaction| {
             for one in removed {
@@ -312,7 +313,7 @@ impl Catalogue {
         })
     }
 
-    /// Replaces parts by others in one step, and notes a log of a spool whose rows are in these.
+    /// Replaces parts by others in one transaction, and enters the spool log whose rows the new parts have.
     pub(crate) fn replace_parts(
         &mut self,
         removed: &[String],

@@ -1,7 +1,7 @@
-//! Reads the catalogue of a folder without touching it, also while an engine records.
+//! Reads the catalogue of a folder without changing it, even while an engine records.
 //!
-//! The catalogue and its write-ahead log are copied to a temporary folder, and read there: SQLite
-//! itself would create files in the folder.
+//! The catalogue and its write-ahead log are copied to a temporary folder and read there, because
+//! SQLite itself would create files in the folder.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,11 +12,10 @@ use crate::database::{CopyError, copy_database};
 use crate::error::Error;
 use crate::paths::CATALOGUE;
 
-/// Name of the catalogue in the folder of a history.
-/// Attempts to read one state of a folder that changes.
+/// Maximum number of attempts to read a consistent state of a folder that changes.
 pub(crate) const ATTEMPTS: u32 = 20;
 
-/// One state of the catalogue.
+/// A consistent state of the catalogue.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) series: Vec<Series>,
@@ -26,18 +25,20 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Reads the catalogue of a folder.
+    ///
     /// # Errors
-    /// [`Error::Io`] with `NotFound`: there is no catalogue. [`Error::Changing`].
+    /// [`Error::Io`] with `NotFound` if there is no catalogue; [`Error::Changing`].
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         Self::read_with(folder, |_| Ok(()))
     }
 
-    /// The same, after the pages of the catalogue were checked.
+    /// As [`read`](Self::read), but checks the pages of the catalogue first.
     pub(crate) fn checked(folder: &Path) -> Result<Self, Error> {
         Self::read_with(folder, Catalogue::check)
     }
 
-    /// Reads a catalogue that is open.
+    /// Reads an open catalogue.
     pub(crate) fn of(catalogue: &mut Catalogue) -> Result<Self, Error> {
         Ok(Self {
             series: catalogue.series()?,
@@ -57,7 +58,7 @@ impl Snapshot {
         Self::of(&mut catalogue)
     }
 
-    /// The newest segment of the log whose rows are in files; 0 if there is none.
+    /// Returns the newest log segment whose rows are in files; 0 if there is none.
     pub(crate) fn sealed(&self) -> u64 {
         let segments = self.parts.iter().map(|part| part.segment);
         segments.max().unwrap_or(0)
@@ -71,7 +72,7 @@ fn copy(folder: &Path, to: &Path) -> Result<(), Error> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             source => source?,
         };
-        // Not with the permissions of the original, which may allow this user to read only.
+        // The permissions are not copied: they may allow this user only to read.
         io::copy(&mut source, &mut File::create(to)?)?;
         Ok(true)
     });

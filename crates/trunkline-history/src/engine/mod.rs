@@ -1,4 +1,4 @@
-//! The history of an engine: what is recorded, kept and read while it runs.
+//! The history of a running engine: recording, maintenance and queries.
 
 mod recorder;
 mod spooling;
@@ -35,13 +35,13 @@ use crate::query::{self, View};
 use crate::sync::lock;
 use crate::{lock_file, rules};
 
-/// Time after which the recorder looks again whether a closed segment has become files.
+/// Delay before the recorder checks again whether a closed segment has become files.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
-/// Nanoseconds after which the age of the rows of a file that could not be read is found out again.
+/// Nanoseconds until the next attempt to determine the age of the rows of an unreadable file.
 const EXPIRY_RETRY: i64 = 600_000_000_000;
 
-/// Memory for the indices and summaries of files, which queries need again and again.
+/// Memory for the indices and summaries of files, which queries use repeatedly.
 const LOADED_BYTES_MAX: usize = 256 << 20;
 
 /// Opens the history in a folder: [`FileHistory::open_with_spool`] for hosts of an engine.
@@ -63,12 +63,12 @@ pub fn open(
 
 /// A history in a folder.
 pub struct FileHistory {
-    /// What was found damaged at the start, in a sentence.
+    /// Damage found at the start, as a sentence.
     damage: String,
     folder: PathBuf,
     rules: Vec<HistoryRule>,
     recorder: Mutex<Recorder>,
-    /// What the recorder counted, as of its last step. Locked only for moments.
+    /// The recorder's counters after its last step. Locked only briefly.
     recorder_figures: Mutex<RecorderFigures>,
     /// Where the log is. Locked after the recorder.
     spooling: Mutex<Spooling>,
@@ -76,9 +76,9 @@ pub struct FileHistory {
     catalogue: Mutex<Catalogue>,
     /// All series, in the order of their names and ids. Locked after the catalogue.
     series: Mutex<Arc<Vec<Series>>>,
-    /// Locked last, and only for moments.
+    /// Locked last, and only briefly.
     stored: Mutex<Stored>,
-    /// Parts that were replaced, whose files may still be read.
+    /// Replaced parts, whose files queries may still read.
     unused: Mutex<Vec<Arc<Part>>>,
     /// Files that could not be joined.
     skipped: Mutex<join::Skipped>,
@@ -102,11 +102,12 @@ struct Stored {
 }
 
 impl FileHistory {
-    /// Opens the history in a folder, which is created if there is none. `wake` is called when the
-    /// engine has something to record.
+    /// Opens the history in a folder, and creates the folder if it does not exist. `wake` is called when
+    /// the engine has something to record.
     ///
     /// # Errors
-    /// The folder is in use by another engine, is damaged or of a newer version, or cannot be used.
+    /// The folder is in use by another engine, is damaged, was written by a newer version, or cannot
+    /// be used.
     pub fn open(
         folder: impl Into<PathBuf>,
         rules: Vec<HistoryRule>,
@@ -117,12 +118,12 @@ impl FileHistory {
         Self::open_with_spool(folder, None, rules, engine, wake, wall)
     }
 
-    /// The same with a folder on another disk, the spool, which takes rows while the folder cannot
-    /// be written. It is created if there is none, but the folder that it is in must exist. A spool
-    /// that cannot be used now does not keep the history from being opened.
+    /// As [`open`](Self::open), with a folder on another disk, the spool, which takes rows while the
+    /// history's folder cannot be written. The spool is created if it does not exist, but its parent
+    /// folder must exist. The history opens even if the spool cannot be used now.
     ///
     /// # Errors
-    /// As [`open`](Self::open); the spool belongs to another history.
+    /// As [`open`](Self::open); also if the spool belongs to another history.
     pub fn open_with_spool(
         folder: impl Into<PathBuf>,
         spool: Option<&Path>,
@@ -156,7 +157,7 @@ impl FileHistory {
             Ok((catalogue, content))
         });
         let (mut catalogue, content) = match opened {
-            // The spool can record, so the catalogue is written later.
+            // The spool can record, so the catalogue can be opened for writing later.
             Err(error) if spool.is_some() && error.is_of_disk() => {
                 let content = Snapshot::read(folder).map_err(|_| error)?;
                 (Catalogue::unopened(&path), content)
@@ -239,7 +240,7 @@ impl FileHistory {
                 log
             }
             Err(error) => {
-                // All of the logs of earlier runs was acknowledged, as far as this run knows.
+                // As far as this run knows, everything in the logs of earlier runs was acknowledged.
                 let left = LogEnd {
                     segment: unsealed.newest,
                     bytes: u64::MAX,
@@ -275,7 +276,7 @@ impl FileHistory {
             _lock: held,
         };
         history.set_series(series);
-        // Before anything is removed that shows how the last run ended.
+        // Committed before the logs that show how the last run ended are removed.
         let mut recorder = lock(&history.recorder);
         let begun = history.commit_somewhere(&mut recorder, wall, &mut |recorder| {
             recorder.commit_start(wall, &mut |id, rows| {
@@ -283,7 +284,7 @@ impl FileHistory {
             })
         });
         if let Err(error) = begun {
-            // The next attempt creates another one.
+            // The next attempt creates a new log.
             let _ = std::fs::remove_file(log::path(folder, number));
             let open = &lock(&history.stored).tail.open;
             lock(&history.spooling).abandon(open);
@@ -339,19 +340,19 @@ impl FileHistory {
         Ok(self.with_retry(next, moment.now))
     }
 
-    /// Records what happened until now, and closes the segment, so that maintenance moves it to
-    /// files. Otherwise this happens when the segment is full, or an hour old.
+    /// Records everything up to now, and closes the segment, so that maintenance moves it to files.
+    /// Otherwise a segment is closed when it is full or an hour old.
     ///
     /// # Errors
-    /// [`HistoryError`]; what could be recorded stays in the open segment.
+    /// [`HistoryError`]; the updates recorded so far stay in the open segment.
     pub fn close_segment(&self, moment: Moment) -> Result<(), HistoryError> {
         self.record(moment)?;
         let begun = self.begin_segment(&mut lock(&self.recorder), moment.wall);
         begun.map_err(|error| error.of(&self.folder))
     }
 
-    /// Does one step of maintenance: moves the oldest closed segment to files, removes what is no
-    /// longer kept, or joins small files. Returns false if there is nothing to do.
+    /// Performs one step of maintenance: moves the oldest closed segment to files, removes expired
+    /// rows, or joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
         self.find_spool(wall)?;
         self.remove_unused()?;
@@ -380,7 +381,7 @@ impl FileHistory {
             let expires = match join::expiry(part, &series, &keep_of) {
                 Ok(expires) => expires,
                 Err(_) => {
-                    // Nobody knows how old the rows are; the file may be readable again later.
+                    // The age of the rows is unknown; the file may be readable again later.
                     let next = now.saturating_add(EXPIRY_RETRY);
                     lock(&self.unknown_expiry).insert(part.row.path.clone(), next);
                     return Ok(true);
@@ -397,7 +398,7 @@ impl FileHistory {
             let is_kept = !added.is_empty();
             self.replace(std::slice::from_ref(part), added, None, None)?;
             if is_kept {
-                // It is the same file.
+                // The new entry is for the same file.
                 lock(&self.unused).retain(|one| one.row.path != part.row.path);
             }
             return Ok(true);
@@ -413,7 +414,7 @@ impl FileHistory {
                 Ok(true)
             }
             Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
-                // They stay as they are; what can be read of them is read.
+                // The files stay as they are; queries return their readable rows.
                 let is_damage = matches!(error, Error::Damaged(_));
                 lock(&self.skipped).add(&chosen, is_damage, &parts, now);
                 Ok(true)
@@ -422,8 +423,8 @@ impl FileHistory {
         }
     }
 
-    /// Replaces parts by others, and forgets a segment whose rows these have, and its log in the
-    /// spool.
+    /// Replaces parts by others, and drops the segment whose rows are in the new parts, with its log
+    /// in the spool.
     fn replace(
         &self,
         removed: &[Arc<Part>],
@@ -438,7 +439,7 @@ impl FileHistory {
             spooling.enter_pending(&mut catalogue)?;
             catalogue.replace_parts(&paths, &added, spool_log)?;
         }
-        // A file with the name of one that it replaces is not removed.
+        // Do not remove a replaced file whose name a new file has.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
         let mut parts = stored.parts.to_vec();
@@ -457,7 +458,7 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Removes the files of parts that no query reads any more.
+    /// Removes the files of replaced parts that no query reads any more.
     fn remove_unused(&self) -> Result<(), Error> {
         let mut unused = lock(&self.unused);
         let mut kept = Vec::new();
@@ -476,15 +477,15 @@ impl FileHistory {
         result
     }
 
-    /// Returns what is stored of a series at this moment.
+    /// Returns what is stored of a series now.
     fn view_of(&self, series: u32) -> View {
         let Stored { tail, parts } = &*lock(&self.stored);
         let segments = tail.frozen.iter().map(Arc::as_ref).chain([&tail.open]);
         View::of(parts, segments, series)
     }
 
-    /// Answers a query as [`History::read`] does, and returns the work that the page took: about the
-    /// number of rows that were decoded, with an equivalent for files that were opened.
+    /// Answers a query as [`History::read`] does, and also returns the work for the page: roughly the
+    /// number of decoded rows, with an equivalent for each file that was opened.
     ///
     /// # Errors
     /// As [`History::read`].
@@ -512,7 +513,7 @@ impl FileHistory {
         Ok((page, work))
     }
 
-    /// Forgets the indices and summaries of files if they take too much memory.
+    /// Unloads the indices and summaries of all files if they take too much memory.
     fn unload_parts(&self) {
         let parts = Arc::clone(&lock(&self.stored).parts);
         let bytes: usize = parts.iter().map(|part| part.loaded_bytes()).sum();
@@ -521,7 +522,7 @@ impl FileHistory {
         }
     }
 
-    /// Keeps the figures of the recorder, so that reading them does not wait while it writes.
+    /// Copies the recorder's figures, so that reading them does not wait while it writes.
     fn note_figures(&self, recorder: &Recorder) {
         *lock(&self.recorder_figures) = RecorderFigures {
             recorded: recorder.recorded,
@@ -611,7 +612,7 @@ impl fmt::Debug for FileHistory {
     }
 }
 
-/// Creates the folder, for its user alone. It survives a loss of power.
+/// Creates the folder, accessible only to its user. The new folder survives a power loss.
 fn create(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|above| !above.exists());
     let missing: Vec<&Path> = missing.filter(|above| *above != Path::new("")).collect();

@@ -1,8 +1,8 @@
 //! Takes updates from the engine, and commits them to the log.
 //!
-//! The recorder is a subscriber like others: under `all` for variables of which every update is
-//! recorded, under `sampled` for the others. An update that is missing shows in the sequences, so
-//! that nothing can be lost without an entry.
+//! The recorder is an ordinary subscriber: under `all` for variables of which every update is
+//! recorded, under `sampled` for the others. The sequence numbers reveal missing updates, so every
+//! loss is recorded as an event.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,18 +25,19 @@ use crate::files::schema::{Storage, number_of};
 use crate::log::{Log, LogEnd};
 use crate::rules::settings_of;
 
-/// The subscription of the variables of which every update is recorded. Those of the others follow.
+/// The subscription for variables of which every update is recorded. Those for the others follow it.
 const EVERY_UPDATE: u32 = 1;
-/// Updates, and bytes of values, that may wait in the engine for the recorder.
+/// Updates, and bytes of values, that may wait in the engine for the recorder. Beyond this, the engine
+/// ends the subscription.
 const WAITING: Contract = Contract::All {
     elements: BUFFER_ELEMENTS_MAX,
     bytes: 256 << 20,
 };
-/// Rows that are committed together.
+/// Number of rows after which no more updates are taken before a commit.
 const COMMIT_ROWS: usize = 256 << 10;
-/// Bytes of values that are committed together.
+/// Bytes of values after which no more updates are taken before a commit.
 const COMMIT_BYTES: usize = 64 << 20;
-/// Slots without a recorded variable.
+/// Marks a slot without a recorded variable.
 const NOT_FOLLOWED: u32 = u32::MAX;
 
 /// A variable that is recorded.
@@ -48,9 +49,9 @@ struct Followed {
     data_type: DataType,
     storage: Storage,
     settings: HistorySettings,
-    /// Numbers within this distance of the last one are not recorded.
+    /// Numbers within this distance of the last recorded number are not recorded.
     band: f64,
-    /// Sequence of the newest update that was taken, recorded or not.
+    /// Sequence number of the newest update taken, recorded or not.
     seen: u64,
     last: Option<(f64, u32)>,
     last_time: i64,
@@ -63,31 +64,31 @@ pub(crate) struct Recorder {
     consumer: Consumer,
     rules: Vec<HistoryRule>,
     followed: Vec<Followed>,
-    /// Indices in `followed` that may be used again.
+    /// Free indices in `followed`.
     free: Vec<u32>,
-    /// Indices that may be used again once their pending rows are committed.
+    /// Indices that become free once their pending rows are committed.
     retired: Vec<u32>,
-    /// Number of these, from the first on, of which no late sample waits.
+    /// Number of indices at the start of `retired` for which no late sample is waiting.
     reusable: usize,
-    /// By slot, the index in `followed`.
+    /// Index in `followed`, by slot.
     by_slot: Vec<u32>,
-    /// Series of variables that were undeployed.
+    /// Series of undeployed variables.
     ended: HashSet<u32>,
-    /// Variables that were replaced by another one in their slot, by handle, until their last updates
-    /// are taken.
+    /// Index in `followed`, by handle, of variables that another one has replaced in their slot, until
+    /// their last updates are taken.
     displaced: HashMap<u32, u32>,
-    /// Subscriptions of variables that are recorded at most once in a period.
+    /// Subscriptions for variables that are recorded at most once per period.
     periods: BTreeMap<Duration, u32>,
-    /// Indices in `followed` of those with pending rows.
+    /// Indices in `followed` of variables with pending rows.
     dirty: Vec<u32>,
     /// Number of pending rows and events, and bytes of their values.
     waiting: usize,
     waiting_bytes: usize,
     /// Events of the history itself that are not committed yet.
     of_engine: Rows,
-    /// The latest engine timestamp of what was taken.
+    /// The latest engine timestamp taken.
     newest: i64,
-    /// True if the subscription under `all` has ended and must be made again.
+    /// True if the `all` subscription has ended and must be made again.
     has_ended: bool,
     log: Log,
     is_closed: bool,
@@ -137,8 +138,8 @@ impl Recorder {
         self.is_closed || (self.waiting == 0 && !self.has_ended && self.consumer.is_at_rest())
     }
 
-    /// Starts or ends the recording of these variables. `series` is the list of all series, which
-    /// grows by new ones after `enter` has entered them in the catalogue.
+    /// Starts or ends the recording of these variables. `series` lists all series; new ones are added
+    /// after `enter` has entered them in the catalogue.
     pub(crate) fn follow(
         &mut self,
         handles: &[u32],
@@ -146,7 +147,7 @@ impl Recorder {
         enter: EnterSeries<'_>,
         series: &mut Vec<Series>,
     ) -> Result<(), Error> {
-        // What was written before comes before, also of variables that are replaced.
+        // Earlier updates are recorded first, including those of variables that are being replaced.
         while self.has_room() && self.take(wall) {}
         let variables = handles
             .iter()
@@ -154,7 +155,7 @@ impl Recorder {
         let variables: Vec<Arc<Variable>> = variables.collect();
         let wanted = variables.iter().filter_map(|variable| {
             let settings = settings_of(&self.rules, variable.name())?;
-            // Others may read the history, and these variables are only for this process.
+            // Other processes may read the history; other scopes are private to this process.
             let is_shared = variable.properties().scope == Scope::Network;
             is_shared.then(|| (Arc::clone(variable), settings))
         });
@@ -184,7 +185,7 @@ impl Recorder {
         let band = settings.deadband_percent / 100.0 * width;
         if let Some(known) = self.followed.get_mut(index as usize) {
             if known.handle == handle && known.series == id {
-                // The range may be another one now.
+                // The range may have changed.
                 known.band = band;
                 return;
             }
@@ -264,7 +265,7 @@ impl Recorder {
     /// returns the time of the next call.
     ///
     /// # Errors
-    /// What was taken waits for the next call.
+    /// The log cannot be written. Rows that were taken stay pending until the next call.
     pub(crate) fn record(
         &mut self,
         moment: Moment,
@@ -313,7 +314,7 @@ impl Recorder {
             newest: i64::MIN,
         };
         let mut more = self.consumer.drain(&mut taking, &mut wakes);
-        // After those of a variable that was undeployed there is no further sample of it.
+        // Once the updates of an undeployed variable are drained, it has no further late samples.
         while taking.wants() {
             match self.consumer.take_late() {
                 Some((handle, update)) => taking.take_late(handle, &update),
@@ -323,10 +324,10 @@ impl Recorder {
         if self.consumer.has_late() {
             more = true;
         } else {
-            // No late sample of these variables can come any more.
+            // No late sample of these variables can arrive any more.
             self.reusable = taking.retired.len();
         }
-        // A variable that is gone by now is not subscribed again.
+        // A variable that no longer exists is not subscribed again.
         for item in std::mem::take(&mut taking.ended_items) {
             if self.engine.variable(item.handle).is_none() {
                 taking.end(item.handle, item.last_sequence + item.lost);
@@ -342,8 +343,8 @@ impl Recorder {
         more || has_ended
     }
 
-    /// Subscribes again after the engine had to end the subscription, because this recorder did not
-    /// follow. The sequences of the first readings show what is missing.
+    /// Subscribes again after the engine ended the subscription because this recorder fell behind. The
+    /// sequence numbers of the first readings show how much is missing.
     fn subscribe_again(&mut self) {
         let caller = Caller::engine();
         for one in &self.followed {
@@ -366,7 +367,7 @@ impl Recorder {
         if self.waiting == 0 && !is_stop {
             return Ok(());
         }
-        // Updates may have come since the time was read.
+        // Updates may have arrived since the clock was read.
         let wall = Timestamp::from_nanos(wall.as_nanos().max(self.newest));
         let mut commit = self.log.begin();
         if !self.of_engine.is_empty() {
@@ -399,8 +400,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the log by that of the next segment, which begins with the time. Returns the former
-    /// one.
+    /// Replaces the log by that of the next segment, which begins with the time. Returns the old log.
     pub(crate) fn begin_segment(&mut self, mut log: Log, wall: Timestamp) -> Result<Log, Error> {
         let mut commit = log.begin();
         commit.note(wall);
@@ -408,18 +408,18 @@ impl Recorder {
         Ok(self.replace_log(log))
     }
 
-    /// Replaces the log, and returns the former one.
+    /// Replaces the log, and returns the old one.
     pub(crate) fn replace_log(&mut self, log: Log) -> Log {
         std::mem::replace(&mut self.log, log)
     }
 
-    /// Removes what a failed commit has left in the log, and returns its end.
+    /// Truncates what a failed commit left in the log, and returns the end of the log.
     pub(crate) fn end_log(&mut self) -> LogEnd {
         self.log.cut();
         self.log.end()
     }
 
-    /// Commits the events of the start.
+    /// Commits the events of the engine's start.
     pub(crate) fn commit_start(
         &mut self,
         wall: Timestamp,
@@ -428,7 +428,7 @@ impl Recorder {
         self.commit(wall, false, committed)
     }
 
-    /// Records what happened until now, what is missing, and that the engine stops.
+    /// Records everything up to now, the losses, and the stop of the engine.
     pub(crate) fn close(
         &mut self,
         wall: Timestamp,
@@ -473,7 +473,7 @@ impl Recorder {
         let stopped = self.commit(wall, true, committed);
         self.is_closed = stopped.is_ok();
         if stopped.is_err() {
-            // Without its flag it would not be a stop.
+            // Without the log's stop flag, the event would be wrong.
             let mut marks = self.of_engine.take_marks();
             marks.retain(|mark| mark.event != HistoryEvent::Stopped);
             for mark in marks {
@@ -485,11 +485,11 @@ impl Recorder {
     }
 }
 
-/// Enters new series in the catalogue.
+/// Callback that enters new series in the catalogue.
 pub(crate) type EnterSeries<'a> = &'a mut dyn FnMut(&[Series]) -> Result<(), Error>;
 
-/// Returns the ids of the series of these variables, and which are new: they are added to the
-/// catalogue and to `series`.
+/// Returns the ids of the series of these variables, and whether each is new. New series are added to
+/// the catalogue and to `series`.
 fn ids_of(
     wanted: &[(Arc<Variable>, HistorySettings)],
     enter: EnterSeries<'_>,
@@ -534,7 +534,7 @@ fn ids_of(
 }
 
 impl Followed {
-    /// Enters that updates before this sequence are missing. Returns their number.
+    /// Records that updates before this sequence number are missing. Returns their number.
     fn note_loss(&mut self, next: u64, epoch: u64) -> u64 {
         let lost = next.saturating_sub(self.seen + 1);
         if lost > 0 {
@@ -558,7 +558,7 @@ impl Followed {
         }
     }
 
-    /// Returns true if the number is within the deadband of the last one, which it otherwise replaces.
+    /// Returns true if the number is within the deadband of the last one; otherwise stores it as the last.
     fn is_withheld(&mut self, number: f64, quality: u32) -> bool {
         let is_near = self.last.is_some_and(|(last, last_quality)| {
             let distance = (number - last).abs();
@@ -571,7 +571,7 @@ impl Followed {
     }
 }
 
-/// Receives updates from the engine.
+/// The [`Sink`] that receives updates from the engine.
 struct Taking<'a> {
     followed: &'a mut [Followed],
     by_slot: &'a mut [u32],
@@ -585,7 +585,7 @@ struct Taking<'a> {
     epoch: u64,
     wall: i64,
     lost: u64,
-    /// Number of rows and events.
+    /// Number of rows and events taken.
     taken: usize,
     has_ended: bool,
     ended_items: Vec<EndedItem>,
@@ -623,7 +623,7 @@ impl Taking<'_> {
         }
         one.seen = update.sequence;
         self.newest = self.newest.max(update.engine_timestamp.as_nanos());
-        // An initial or retained value is nothing that happened now.
+        // An initial or retained value is not a new update.
         if !is_known {
             one.record(update, self.epoch, self.wall);
         }
@@ -632,7 +632,7 @@ impl Taking<'_> {
             self.dirty.push(index);
         }
         self.taken += added;
-        // Those that are filtered take their time too.
+        // Filtered updates count too: they also cost time.
         self.room = self.room.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
     }
@@ -642,7 +642,7 @@ impl Taking<'_> {
     fn take_late(&mut self, handle: u32, update: &Update) {
         let in_slot = self.by_slot.get(slot_of(handle) as usize).copied();
         let displaced = self.displaced.get(&handle).copied();
-        // Indices of variables that were undeployed meanwhile are not used again yet.
+        // Indices of variables undeployed in the meantime are not reused yet.
         let retired = self.retired.iter().rev().copied();
         let mut possible = in_slot.into_iter().chain(displaced).chain(retired);
         let is_its = |index: &u32| {
@@ -702,11 +702,11 @@ impl Followed {
                 }
                 let number = number_of(u64::from_le_bytes(eight), &self.data_type);
                 let number = self.rounded(number);
-                // A late sample is compared with none: the one before it is not known here.
+                // A late sample is not compared: the sample before it is not known here.
                 if !row.key.is_late() && self.is_withheld(number, update.quality.to_bits()) {
                     return;
                 }
-                // Integers are not rounded: a resolution of 0.01 would not change them.
+                // Integers are stored unrounded: a resolution of 0.01 would not change them.
                 match self.data_type {
                     DataType::F64 => {
                         word = number.to_le_bytes();
@@ -719,7 +719,7 @@ impl Followed {
                     _ => {}
                 }
             }
-            // The wire form of an array is never empty.
+            // An array that is too large is recorded empty, which its wire form never is.
             Storage::Array if row.value.len() > self.settings.array_bytes_max => row.value = &[],
             Storage::Number
             | Storage::Integer
@@ -729,7 +729,7 @@ impl Followed {
             | Storage::Struct
             | Storage::Array => {}
         }
-        // A source may be ahead of its time.
+        // A source's clock may be ahead.
         self.last_time = self.last_time.max(time.min(engine));
         self.pending.push(&row);
     }
@@ -766,8 +766,8 @@ impl Sink for Taking<'_> {
 }
 
 impl Taking<'_> {
-    /// Enters that a variable was undeployed. `last` is the sequence of its last update, if some are
-    /// missing.
+    /// Records that a variable was undeployed. `last` is the sequence number of its last update if
+    /// updates may be missing; otherwise 0.
     fn end(&mut self, handle: u32, last: u64) {
         let slot = slot_of(handle) as usize;
         let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);

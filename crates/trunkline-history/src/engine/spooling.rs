@@ -1,9 +1,9 @@
 //! Decides where the log is: in the folder of the history, or in the spool while that folder cannot
 //! be written.
 //!
-//! The log moves to the spool when a commit in the folder fails, or when no closed segment can become
-//! files. It moves back when all closed segments are files, because this shows that the folder can be
-//! written, or when the spool fails. Each move begins a segment, so a segment has one log.
+//! The log moves to the spool when a commit in the folder fails, or when closed segments cannot be
+//! written to files. It moves back when all closed segments are in files, which shows that the folder
+//! can be written again, or when the spool fails. Each move begins a segment, so a segment has one log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::paths::remove_if_there;
 use crate::rules;
 use crate::sync::lock;
 
-/// Delay before the folder is tried again.
+/// Delay before the next attempt to use the folder.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The spool of a history, and why the log is there.
+/// The spool of a history, and the reason for using it.
 #[derive(Debug)]
 pub(crate) struct Spooling {
-    /// The folder that the configuration names, if it names one.
+    /// The folder given in the configuration, if any.
     folder: Option<PathBuf>,
     /// `None` while it cannot be opened.
     spool: Option<Spool>,
@@ -40,13 +40,13 @@ pub(crate) struct Spooling {
     fault: Option<HistoryError>,
     /// Why the log is in the spool; `None` if it is in the folder of the history.
     cause: Option<HistoryError>,
-    /// Why closed segments cannot become files.
+    /// Why closed segments cannot be written to files.
     sealing: Option<HistoryError>,
-    /// The end of the log in the folder that the spool continues.
+    /// The end of the log in the folder, after which the spool continues.
     left: LogEnd,
-    /// Before this time the folder is not tried again.
+    /// Earliest time of the next attempt to use the folder.
     retry: Tick,
-    /// Series that the catalogue does not have yet, because it cannot be written.
+    /// Series that could not be entered in the catalogue yet, because it cannot be written.
     pending: Vec<Series>,
 }
 
@@ -68,10 +68,10 @@ impl Spooling {
     }
 
     /// Opens the spool, removes its logs whose rows are in files of the history, and returns the
-    /// others. A spool that cannot be used now has none.
+    /// others. Returns none if the spool cannot be used now.
     ///
     /// # Errors
-    /// It is not the spool of this history.
+    /// The spool belongs to another history.
     pub(crate) fn open(
         &mut self,
         history: &Path,
@@ -118,31 +118,31 @@ impl Spooling {
         let removed: Vec<SpoolLog> = in_files.iter().filter(is_of_it).cloned().collect();
         if !removed.is_empty() {
             spool.sync_removals()?;
-            // If the catalogue cannot be written, they are forgotten later.
+            // If the catalogue cannot be written now, the entries are deleted later.
             let _ = catalogue.forget_spool_logs(&removed);
         }
         self.spool = Some(spool);
         Ok(waiting)
     }
 
-    /// Returns the ends of the logs in the folder of the history that these logs continue.
+    /// Returns the ends of the logs in the history's folder after which these logs continue.
     pub(crate) fn ends_before(&mut self, logs: &[SpoolLog]) -> Vec<LogEnd> {
         let Some(spool) = &self.spool else {
             return Vec::new();
         };
-        // A log that cannot be read is reported when its rows are read.
+        // An unreadable log is reported when its rows are read.
         let ends = logs.iter().map(|log| spool.end_before(log.log));
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
-    /// Reads a log of the spool. `None`: it cannot be read now.
+    /// Reads a log of the spool. Returns `None` if it cannot be read now.
     pub(crate) fn read(&mut self, log: &SpoolLog) -> Option<Recovered> {
         let spool = self.spool.as_ref()?;
         match spool.read(log) {
             Ok(recovered) => Some(recovered),
             Err(error) => {
                 self.fault = Some(error.of_spool(spool.folder()));
-                // Otherwise it is this log alone.
+                // If the folder can be listed, the fault concerns this log alone.
                 if spool.logs().is_err() {
                     self.spool = None;
                 }
@@ -151,7 +151,7 @@ impl Spooling {
         }
     }
 
-    /// Begins a log in the spool. Returns it with its segment.
+    /// Begins a log in the spool, and returns it with its segment.
     pub(crate) fn begin(
         &mut self,
         cause: HistoryError,
@@ -164,7 +164,7 @@ impl Spooling {
                 let created = spool.create_log(left, wall);
                 created.map(|log| (spool.log(log.segment), log))
             }
-            // The reason is known already.
+            // The reason was reported when opening the spool failed.
             None => return Err(cause),
         };
         match created {
@@ -175,14 +175,14 @@ impl Spooling {
                 Ok((log, Segment::in_spool(number, place)))
             }
             Err(error) => {
-                // Rows wait in memory because of both; the cause is the one to report.
+                // Both errors keep the rows in memory; `cause` is the one to report.
                 self.fail(error);
                 Err(cause)
             }
         }
     }
 
-    /// Keeps why the spool cannot be used. Returns the reason.
+    /// Stores why the spool cannot be used, and returns it.
     fn fail(&mut self, error: Error) -> HistoryError {
         let is_foreign = matches!(error, Error::Foreign { .. });
         let error = error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")));
@@ -193,8 +193,8 @@ impl Spooling {
         error
     }
 
-    /// Enters series in the catalogue. While the log is in the spool, which defines them as well,
-    /// this may happen later.
+    /// Enters series in the catalogue. While the log is in the spool, this may be postponed, because
+    /// the log there defines the series as well.
     pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
         let before = self.pending.len();
         self.pending.extend_from_slice(new);
@@ -207,7 +207,7 @@ impl Spooling {
         }
     }
 
-    /// The same at the start, where logs define all series that the catalogue may lack.
+    /// As [`enter`](Self::enter), at the start, where the logs define all series that the catalogue may lack.
     pub(crate) fn enter_at_start(
         &mut self,
         new: &[Series],
@@ -228,19 +228,19 @@ impl Spooling {
         Ok(())
     }
 
-    /// Keeps why closed segments cannot become files, if they cannot.
+    /// Stores why closed segments cannot be written to files; `None` if they can.
     pub(crate) fn note_maintenance(&mut self, error: Option<&HistoryError>) {
         self.sealing = error.cloned();
     }
 
-    /// Removes the newest log of the spool, which has no rows, if the log is there.
+    /// Removes the log of this segment, which has no rows, if it is in the spool.
     pub(crate) fn abandon(&mut self, open: &Segment) {
         if let (Some(spool), Some(log)) = (&self.spool, &open.spool_log) {
             let _ = spool.remove(log);
         }
     }
 
-    /// Returns true if the spool must be opened. Forgets an earlier fault if it has passed.
+    /// Returns true if the spool still has to be opened. Clears a fault that has passed.
     fn is_missing(&mut self) -> bool {
         if let Some(spool) = &self.spool
             && self.fault.is_some()
@@ -262,7 +262,7 @@ impl Spooling {
 }
 
 impl FileHistory {
-    /// Moves the log if that is due. Returns when to try again if nothing can be recorded now.
+    /// Moves the log if a move is due. Returns the time of the next attempt if nothing can be recorded now.
     pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
         let mut spooling = lock(&self.spooling);
         let (closed, in_folder) = {
@@ -283,7 +283,7 @@ impl FileHistory {
         if in_folder < FROZEN_MAX {
             return None;
         }
-        // Either maintenance is slower than the updates, or it fails.
+        // Either maintenance cannot keep up with the updates, or it fails.
         let cause = spooling.sealing.clone();
         let moved =
             cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
@@ -294,7 +294,7 @@ impl FileHistory {
     }
 
     /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record),
-    /// which is not later than the next attempt to return to the folder.
+    /// no later than the next attempt to return to the folder.
     pub(crate) fn with_retry(&self, next: Option<Tick>, now: Tick) -> Option<Tick> {
         match lock(&self.spooling).cause {
             Some(_) => Tick::earliest([next, Some(now.saturating_add(RETRY))]),
@@ -302,8 +302,8 @@ impl FileHistory {
         }
     }
 
-    /// Does a step that commits to the log. If it fails, it is done again with a log in the other
-    /// place.
+    /// Performs a step that commits to the log. If the step fails, moves the log to the other place and
+    /// repeats it.
     pub(crate) fn commit_somewhere<T>(
         &self,
         recorder: &mut Recorder,
@@ -347,7 +347,7 @@ impl FileHistory {
         }
     }
 
-    /// Begins a segment with a log in the other place, after the one of now has failed.
+    /// Begins a segment with a log in the other place, after the current log has failed.
     fn change_place(
         &self,
         recorder: &mut Recorder,
@@ -368,7 +368,7 @@ impl FileHistory {
         moved.map_err(Error::Placed)
     }
 
-    /// Begins a segment with a log in the folder. Returns the former log.
+    /// Begins a segment with a log in the folder. Returns the old log.
     fn begin_in_folder(
         &self,
         recorder: &mut Recorder,
@@ -396,8 +396,8 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Moves the log from the folder to the spool. What a failed commit has left in the folder is
-    /// recorded again in the spool, so that the log there ends with what was acknowledged.
+    /// Moves the log from the folder to the spool. Rows of a failed commit are removed from the folder
+    /// and recorded again in the spool, so the log in the folder ends with what was acknowledged.
     fn leave_folder(
         &self,
         recorder: &mut Recorder,
@@ -422,7 +422,7 @@ impl FileHistory {
             Ok(mut former) => {
                 let mut commit = former.begin();
                 commit.hand_over(wall);
-                // Without it, a spool whose disk was missing at a start seems interrupted here.
+                // Without it, the recording seems interrupted here if the spool's disk is missing at a start.
                 let _ = commit.finish();
                 spooling.cause = None;
                 Ok(())
@@ -435,8 +435,8 @@ impl FileHistory {
         }
     }
 
-    /// Moves the rows of a log of the spool to files, and removes the log. If it cannot be read, it
-    /// waits until the spool is opened again.
+    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read waits
+    /// until the spool is opened again.
     pub(crate) fn seal_spooled(
         &self,
         segment: &Arc<Segment>,
@@ -462,14 +462,14 @@ impl FileHistory {
             read = filled;
             &read
         };
-        // With a log of this number in the folder, files that a crash leaves behind are recognised
-        // as copies of rows that are still elsewhere.
+        // If the folder has a log of this number, files that a crash leaves behind are recognised as
+        // copies of rows that still exist elsewhere.
         drop(Log::create(&self.folder, segment.number)?);
         self.seal_segment(loaded, Some(log))?;
         let mut spooling = lock(&self.spooling);
         let removed = spooling.spool.as_ref().map(|spool| spool.remove(log));
         if let Some(Err(error)) = removed {
-            // It is removed when the spool is opened again.
+            // The log is removed when the spool is opened again.
             spooling.fail(error);
             spooling.spool = None;
         }
@@ -477,7 +477,7 @@ impl FileHistory {
         remove_if_there(&log::path(&self.folder, segment.number))
     }
 
-    /// Writes the rows of a segment to files, and enters these.
+    /// Writes the rows of a segment to files, and enters the files in the catalogue.
     pub(crate) fn seal_segment(
         &self,
         segment: &Segment,
@@ -489,7 +489,7 @@ impl FileHistory {
         self.replace(&[], added, Some(segment.number), spool_log)
     }
 
-    /// Gives the rows of a log of the spool the ids of their series here.
+    /// Replaces the series ids in a spool log by those of this catalogue.
     fn translate(&self, spooling: &mut Spooling, recovered: &mut Recovered) -> Result<(), Error> {
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
@@ -503,7 +503,7 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Opens the spool if it could not be opened so far, and takes its logs into account.
+    /// Opens the spool if earlier attempts failed, and adds its logs to the history.
     pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
         if !lock(&self.spooling).is_missing() {
             return Ok(());
@@ -514,7 +514,7 @@ impl FileHistory {
         let in_files = catalogue.spool_logs();
         let in_files =
             in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
-        // The fault is kept in the state of the spool.
+        // The state of the spool keeps the fault.
         let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
         drop(catalogue);
         let mut waiting = waiting.unwrap_or_default();
@@ -533,7 +533,7 @@ impl FileHistory {
         taken
     }
 
-    /// Makes logs of the spool closed segments, with numbers before that of the open one.
+    /// Turns logs of the spool into closed segments, with numbers before that of the open segment.
     fn take_over(
         &self,
         recorder: &mut Recorder,
@@ -547,7 +547,7 @@ impl FileHistory {
         }
         let open = lock(&self.stored).tail.open.number;
         let first = match spooling.cause {
-            // The number of the open segment is also that of its log.
+            // The open segment shares its number with its log and cannot be renumbered: begin a new one.
             None => {
                 self.begin_in_folder(recorder, open + 1 + count, wall)?;
                 open + 1

@@ -1,5 +1,4 @@
-//! Files with a checksum for each block, so that damage on the disk is detected and not read as
-//! data.
+//! Files with a checksum per block, so that damage on the disk is detected instead of read as data.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,13 +14,13 @@ use crate::sync::lock;
 
 /// Number of bytes that one checksum covers.
 pub(crate) const BLOCK: usize = 64 << 10;
-/// Blocks that an open file keeps: about one for each column that is read.
+/// Blocks that an open file caches: about one per column being read.
 const KEPT_BLOCKS: usize = 8;
 
-/// Computes the checksums of the bytes that are written through it.
+/// A writer that computes the checksums of the bytes written through it.
 pub(crate) struct ChecksumWriter<W> {
     inner: W,
-    /// CRC32C of each full block, and of the last one, which may be partial.
+    /// CRC32C of each full block, and of the last block, which may be partial.
     sums: Vec<u32>,
     in_block: usize,
     pub(crate) written: u64,
@@ -37,7 +36,7 @@ impl<W: Write> ChecksumWriter<W> {
         }
     }
 
-    /// The checksums of all bytes so far. The last block may be shorter than the others.
+    /// Returns the checksums of all bytes so far. The last block may be partial.
     pub(crate) fn sums(&self) -> &[u32] {
         &self.sums
     }
@@ -72,15 +71,15 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// A file whose blocks are checked when they are read.
+/// A file whose blocks are verified as they are read.
 #[derive(Clone)]
 pub(crate) struct CheckedFile {
     file: Arc<File>,
     sums: Arc<Vec<u32>>,
     /// Number of bytes that the checksums cover.
     len: u64,
-    /// The last block of each of the newest reads, by its number. Most pages are smaller than a
-    /// block, and the next page of a column begins in the block in which this one ends.
+    /// Cache of the last block of each recent read, with its number. Most pages are smaller than a
+    /// block, and the next page of a column begins in the block where the previous one ends.
     kept: Arc<Mutex<VecDeque<(u64, Bytes)>>>,
 }
 
@@ -94,7 +93,7 @@ impl CheckedFile {
         }
     }
 
-    /// Returns a block, which is read and checked unless it was kept.
+    /// Returns a block from the cache, or reads and verifies it.
     fn block(&self, number: u64) -> Result<Bytes> {
         let kept = lock(&self.kept);
         if let Some((_, block)) = kept.iter().find(|(known, _)| *known == number) {
@@ -206,7 +205,7 @@ impl Read for CheckedReader {
 mod tests {
     use super::*;
 
-    /// A file of four blocks and a half, with its content.
+    /// Creates a file with this content.
     fn file_of(bytes: &[u8]) -> (tempfile::NamedTempFile, CheckedFile) {
         let mut writer = ChecksumWriter::new(Vec::new());
         writer.write_all(bytes).unwrap();
@@ -218,7 +217,7 @@ mod tests {
         (file, checked)
     }
 
-    /// Pages of some bytes would otherwise cost the reading and checking of a block each.
+    /// Otherwise each page of a few bytes would cost reading and verifying a whole block.
     #[test]
     fn block_of_the_last_page_is_not_read_again_for_the_next_one() {
         let bytes: Vec<u8> = (0..BLOCK * 9 / 2).map(|at| (at / 7) as u8).collect();
@@ -228,7 +227,7 @@ mod tests {
             assert_eq!(read(start, length).unwrap(), bytes[start..start + length]);
         }
         assert!(read(BLOCK * 4, BLOCK).is_err(), "it is beyond the end");
-        // What is read from now on is not in the file.
+        // From here on, the file is empty: only cached blocks can be read.
         File::options()
             .write(true)
             .open(file.path())

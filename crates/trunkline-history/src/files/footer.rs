@@ -1,11 +1,11 @@
-//! The footer of a Parquet file: everything after its rows. It exists twice, since without it no row
-//! can be read: at the end of the file, and in a file of its own in the folder `footers`.
+//! The footer of a Parquet file: everything after its rows. No row can be read without it, so it is
+//! stored twice: at the end of the file, and in a separate file in the folder `footers`.
 //!
 //! ```text
 //! copy    "TLHFOT01" | u64 bytes of the file before the footer | footer | u32 CRC of all before
 //! ```
 //!
-//! CRCs are CRC32C, numbers little-endian. The page indexes belong to the footer.
+//! CRCs are CRC32C; numbers are little-endian. The page indexes are part of the footer.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -25,7 +25,7 @@ use crate::files::part::SeriesSpan;
 const MAGIC: &[u8; 8] = b"TLHFOT01";
 const HEAD: usize = 16;
 
-/// Keys of the metadata in the footer.
+/// Keys of the key-value metadata in the footer.
 pub(crate) const SERIES_KEY: &str = "trunkline.series";
 pub(crate) const CHECKSUMS_KEY: &str = "trunkline.checksums";
 pub(crate) const FILE_KEY: &str = "trunkline.file";
@@ -38,20 +38,20 @@ pub(crate) struct Footer {
     pub(crate) bytes: Bytes,
 }
 
-/// What a file says about itself, so that it can be read without the catalogue.
+/// A file's description of itself, which makes it readable without the catalogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileNote {
     pub(crate) data_bytes: u64,
     /// CRC32C of the summary; 0 if there is none.
     pub(crate) summary: u32,
-    /// The segments of the log whose rows the file has, ranges in ascending order.
+    /// The log segments whose rows the file has, as ranges in ascending order.
     pub(crate) segments: Vec<(u64, u64)>,
 }
 
 /// The content of a footer.
 #[derive(Debug)]
 pub(crate) struct FooterContent {
-    /// Without the keys and values.
+    /// Without its key-value pairs.
     pub(crate) metadata: ParquetMetaData,
     pub(crate) series: Vec<(Series, SeriesSpan)>,
     /// CRC32C of each block of 64 KiB before the footer.
@@ -59,17 +59,17 @@ pub(crate) struct FooterContent {
     pub(crate) note: FileNote,
 }
 
-/// The folder of the copies.
+/// The folder with the copies.
 pub(crate) const FOLDER: &str = "footers";
 
-/// The path of the copy of a part's footer.
+/// Returns the path of the copy of a part's footer.
 pub(crate) fn copy_path(folder: &Path, part: &str) -> PathBuf {
     let inside = part.strip_prefix("samples/").unwrap_or(part);
     folder.join(FOLDER).join(inside).with_extension("footer")
 }
 
 impl Footer {
-    /// Reads the footer of a file with this number of bytes before it.
+    /// Reads the footer of a file, which follows `data_bytes` bytes of rows.
     pub(crate) fn of_file(file: &File, data_bytes: u64) -> Result<Self, Error> {
         let len = file.metadata()?.len();
         let mut bytes = vec![0; len.saturating_sub(data_bytes) as usize];
@@ -80,7 +80,7 @@ impl Footer {
         })
     }
 
-    /// Reads a copy. Returns `None` if there is none, or if it is damaged.
+    /// Reads a copy. Returns `None` if it is missing or damaged.
     pub(crate) fn of_copy(path: &Path) -> Result<Option<Self>, Error> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -98,7 +98,7 @@ impl Footer {
         }))
     }
 
-    /// Writes the copy, which is complete and durable under its name.
+    /// Writes the copy. Under its final name it is complete and durable.
     pub(crate) fn write_copy(&self, path: &Path) -> Result<(), Error> {
         let mut copy = Vec::with_capacity(HEAD + self.bytes.len() + 4);
         copy.extend_from_slice(MAGIC);
@@ -114,7 +114,7 @@ impl Footer {
         file.write_all(&copy)?;
         file.sync_data()?;
         std::fs::rename(&unfinished, path)?;
-        // The folder of the date may be new in `footers`, and this one in the folder of the history.
+        // The folder of the date may be new in `footers`, and `footers` in the folder of the history.
         for above in path.ancestors().skip(1).take(3) {
             File::open(above)?.sync_all()?;
         }
@@ -142,7 +142,7 @@ impl Footer {
         let sums = sums.ok_or_else(|| Error::damaged("there are no checksums"))?;
         let note = text_of(FILE_KEY).and_then(FileNote::parse);
         let note = note.ok_or_else(|| Error::damaged("the file does not say what it has"))?;
-        // The texts are as large as the rest, and are not needed any more.
+        // The key-value texts are as large as the rest, and are no longer needed.
         let slim = FileMetaData::new(
             file.version(),
             file.num_rows(),
@@ -217,7 +217,7 @@ impl FileNote {
     }
 }
 
-/// Returns the line of a series.
+/// Returns the line that describes a series in the footer.
 pub(crate) fn line_of(series: &Series, span: &SeriesSpan) -> String {
     let SeriesSpan {
         first_row,
@@ -264,12 +264,12 @@ fn sums_of(text: &str) -> Option<Vec<u32>> {
         .filter(|_| rest.is_empty())
 }
 
-/// Finds the footer of a file without the catalogue: by its copy, or by the file itself.
+/// Finds the footer of a file without the catalogue: from the copy, or from the file itself.
 pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     if let Some(footer) = Footer::of_copy(copy)? {
         return Ok(footer);
     }
-    // The end says how long the metadata are, and these say where the rows end.
+    // The last 8 bytes give the length of the metadata, which say where the rows end.
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     let end = len.checked_sub(8).ok_or_else(too_short)?;

@@ -14,18 +14,18 @@ use crate::files::part::{Part, PartWriter, segments_of};
 use crate::files::seal::expires_of;
 use crate::files::summary::Expected;
 
-/// Rows below which a file is small, and up to which files are joined.
+/// Files with fewer rows are small.
 const SMALL_ROWS: u64 = 2 << 20;
 const JOINED_ROWS: u64 = 8 << 20;
-/// The same for bytes of the files.
+/// The same limits in bytes of the files.
 const SMALL_BYTES: u64 = 16 << 20;
 const JOINED_BYTES: u64 = 64 << 20;
-/// Files that are joined at once, at most: all of them may be open.
+/// Maximum number of files joined at once: all of them may be open.
 const FILES_MAX: usize = 32;
-/// Small files of a date that the engine joins at once, at least.
+/// Minimum number of small files of a date that the engine joins at once.
 pub(crate) const FILES_MIN: usize = 8;
 
-/// Delays, in nanoseconds, before files are joined again whose disk had no room or failed.
+/// Bounds of the delay, in nanoseconds, before another attempt to join files whose disk was full or failed.
 const RETRY_MIN: i64 = 60_000_000_000;
 const RETRY_MAX: i64 = 3_600_000_000_000;
 
@@ -44,7 +44,7 @@ enum Retry {
 }
 
 impl Skipped {
-    /// Returns the files that must not be joined now.
+    /// Returns the paths of the files that must not be joined now.
     pub(crate) fn now(&self, now: i64) -> BTreeSet<String> {
         let is_skipped = |retry: &Retry| match retry {
             Retry::Never => true,
@@ -55,7 +55,7 @@ impl Skipped {
         skipped.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Notes files that could not be joined, and forgets those that are not there any more.
+    /// Adds files that could not be joined, and drops entries of files that no longer exist.
     pub(crate) fn add(
         &mut self,
         files: &[Arc<Part>],
@@ -80,8 +80,8 @@ impl Skipped {
     }
 }
 
-/// Returns at least `least` files that should be joined; empty if there are none. They are of one
-/// date and in the order of their segments. `skipped` are the paths of files that could not be read.
+/// Returns at least `least` files to be joined, or none. They have one date and are in the order of
+/// their segments. `skipped` are the paths of files that must not be joined now.
 pub(crate) fn choose(
     parts: &[Arc<Part>],
     skipped: &BTreeSet<String>,
@@ -104,7 +104,7 @@ pub(crate) fn choose(
             };
             let following = of_date.iter().skip(start).take(FILES_MAX).take_while(fits);
             let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
-            // A file that covers these has the name that the joined file would get.
+            // A file that covers these segments may already have the name of the joined file.
             let is_taken = |path: String| paths.contains(path.as_str());
             if chosen.len() >= least && !joined_path(&chosen).is_some_and(is_taken) {
                 return chosen;
@@ -114,7 +114,7 @@ pub(crate) fn choose(
     Vec::new()
 }
 
-/// The path of the file that these are joined to; `None` without files.
+/// Returns the path of the file that these files are joined into; `None` if there are no files.
 fn joined_path(parts: &[Arc<Part>]) -> Option<String> {
     let segments = || parts.iter().filter_map(|part| segments_of(&part.row.path));
     let first = segments().map(|(first, _)| first).min()?;
@@ -123,7 +123,7 @@ fn joined_path(parts: &[Arc<Part>]) -> Option<String> {
     Some(format!("{date}/{first:010}-{last:010}.parquet"))
 }
 
-/// The folder of a file, which names its date.
+/// Returns the folder of a file, which names its date.
 pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -131,7 +131,7 @@ pub(crate) fn date_of(path: &str) -> &str {
 /// Returns the time after which none of the rows of a part is kept.
 ///
 /// # Errors
-/// The part cannot be read, so this time is not known.
+/// The part cannot be read, so the time is unknown.
 pub(crate) fn expiry(
     part: &Part,
     series: &[Series],
@@ -149,7 +149,7 @@ pub(crate) fn expiry(
     Ok(expiry_of(times, keep_of))
 }
 
-/// Returns the time after which none of the rows of these series, each with its last time, is kept.
+/// Returns the time after which no row of these series, each with its last time, is kept.
 pub(crate) fn expiry_of<'s>(
     times: impl Iterator<Item = (&'s Series, i64)>,
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
@@ -162,8 +162,8 @@ pub(crate) fn expiry_of<'s>(
     expiries.max().unwrap_or(i64::MIN)
 }
 
-/// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows
-/// are kept. Returns `None` if nothing is left of them.
+/// Joins files. `series` is sorted by name and id; `keep_of` returns how long the rows of a series
+/// are kept. Returns `None` if all rows have expired.
 pub(crate) fn join(
     folder: &Path,
     parts: &[Arc<Part>],
@@ -237,7 +237,7 @@ pub(crate) fn join(
     Ok(Some(part))
 }
 
-/// Joins ranges that follow each other.
+/// Merges overlapping and adjacent ranges.
 fn united(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     let mut united: Vec<(u64, u64)> = Vec::new();
@@ -250,7 +250,7 @@ fn united(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     united
 }
 
-/// The rows from this time on.
+/// Returns the rows at or after this time.
 fn since(rows: &Rows, time: i64) -> Rows {
     let from = rows.times().partition_point(|one| *one < time);
     let mut left = Rows::new(rows.word_bytes());
@@ -283,8 +283,8 @@ mod tests {
         Arc::new(Part::new(Path::new("/nowhere"), row))
     }
 
-    /// Otherwise the joined file would replace one of those that it is joined of, and be removed
-    /// with them.
+    /// Otherwise the joined file would replace one of its own sources, and be removed together with
+    /// them.
     #[test]
     fn files_are_not_joined_to_one_with_the_name_of_a_file_that_is_there() {
         let joined = part("0000000001-0000000004", 4);

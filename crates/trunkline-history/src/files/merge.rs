@@ -1,7 +1,7 @@
-//! The rows of a series from several files, in the order of their keys and in bounded memory.
+//! Merges the rows of a series from several files, in key order and in bounded memory.
 //!
-//! Files are opened when their first time is reached, so that those that follow each other are open
-//! one after the other.
+//! A file is opened only when its first time is reached, so files that do not overlap are never open at
+//! the same time.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::files::part::{Part, PartStream};
 use crate::files::row_order::{first_key, next_key, previous_key};
 use crate::files::schema::Projection;
 
-/// Bytes of values that are read at a time from all files together.
+/// Bytes of values read at a time from all files together.
 pub(crate) const MERGE_BYTES: usize = 32 << 20;
 
-/// Merges the rows of a series.
+/// A merge of the rows of a series.
 pub(crate) struct Merge<'s> {
     series: &'s Series,
-    /// Files that were not opened yet; the next one comes last.
+    /// Files that are not open yet; the next one is last.
     waiting: Vec<Source>,
     open: Vec<Source>,
-    /// Bytes of values that are read from a file at a time.
+    /// Bytes of values read from a file at a time.
     batch_bytes: usize,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Merge<'s> {
 struct Source {
     part: Arc<Part>,
     stream: Option<PartStream>,
-    /// The next row that is read, and the end.
+    /// The next row to read, and the end of the rows.
     next: u64,
     end: u64,
     first_time: i64,
-    /// What was read, and how much of it was taken.
+    /// The rows read, and how many of them were taken.
     rows: Rows,
     rows_taken: usize,
     marks_taken: usize,
@@ -66,7 +66,7 @@ impl<'s> Merge<'s> {
         })
     }
 
-    /// Returns the next rows and events; `None` after the last ones.
+    /// Returns the next rows and events, or `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Rows>, Error> {
         loop {
             for source in &mut self.open {
@@ -75,7 +75,7 @@ impl<'s> Merge<'s> {
                 }
             }
             self.open.retain(|source| !source.is_taken());
-            // What comes later may be in rows that were not read yet.
+            // Rows after this limit may have to wait for rows that were not read yet.
             let of_open = self.open.iter().filter(|source| source.has_more());
             let of_open = of_open.filter_map(Source::last_key).min();
             let of_waiting = self.waiting.last();
@@ -95,7 +95,7 @@ impl<'s> Merge<'s> {
         }
     }
 
-    /// Bytes of the rows that were read and not taken.
+    /// Bytes of the rows that are in memory.
     #[cfg(test)]
     fn memory(&self) -> usize {
         self.open.iter().map(|source| source.rows.memory()).sum()
@@ -111,7 +111,7 @@ impl Source {
         self.next < self.end
     }
 
-    /// Replaces what was taken by the next rows, if there are any.
+    /// Replaces the rows that were taken by the next ones, if there are any.
     fn read(&mut self, series: &Series, batch_bytes: usize) -> Result<(), Error> {
         self.rows.clear();
         (self.rows_taken, self.marks_taken) = (0, 0);
@@ -137,7 +137,7 @@ impl Source {
         of_rows.max(self.rows.marks().last().map(|mark| mark.key))
     }
 
-    /// Takes everything up to a key; without one, everything.
+    /// Takes everything up to and including a key, or everything if there is no key.
     fn take(&mut self, limit: Option<RowKey>, taken: &mut Rows) {
         let (mut rows_end, mut marks_end) = (self.rows.len(), self.rows.marks().len());
         if let Some(limit) = limit {
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// A file with texts of this length at these times, and an event after each hundredth.
+    /// Creates a file with texts of this length at these times, and an event after every hundredth.
     fn part(folder: &Path, number: u64, times: impl Iterator<Item = i64>, length: usize) -> Part {
         let series = texts();
         let mut rows = series.rows();
@@ -211,14 +211,14 @@ mod tests {
         Part::new(folder, row)
     }
 
-    /// Values that compress well take much more memory than their files have bytes.
+    /// Values that compress well take much more memory than space in their files.
     #[test]
     fn merging_long_values_takes_bounded_memory() {
         const FILES: i64 = 8;
         const ROWS: i64 = 400;
         const LENGTH: usize = 60_000;
         let folder = tempfile::tempdir().unwrap();
-        // The files have every eighth time each, so that all of them are read at once.
+        // Each file has every eighth time, so all files are read at once.
         let parts = (0..FILES).map(|number| {
             let times = (0..ROWS).map(|row| row * FILES + number);
             Arc::new(part(folder.path(), number as u64, times, LENGTH))

@@ -1,4 +1,4 @@
-//! The Parquet files, and what belongs to them.
+//! The Parquet files, with their summaries, footers and checksums.
 
 pub(crate) mod block_checksums;
 pub(crate) mod footer;
@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::error::Error;
 use crate::paths::files_below;
 
-/// Returns the paths of all files of rows within the folder.
+/// Returns the paths of all Parquet files with rows, relative to the folder.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
     let all = files_below(&folder.join("samples"))?.into_iter();
     let inside = all.filter_map(|path| {

@@ -1,4 +1,4 @@
-//! Files that the catalogue does not have: what a crash has left, and the only copies of rows.
+//! Files that are not in the catalogue: leftovers of a crash, or the only copies of rows.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,12 @@ use crate::files::part::{self, Part, SeriesSpan};
 use crate::files::{files_in, summary};
 use crate::paths::{SET_APART, UNFINISHED, files_below, remove_if_there};
 
-/// Decides by the series of a file, each with the extent of its rows, whether all of them have expired.
+/// Returns true if all rows of a file have expired, given its series with the extent of their rows.
 pub(crate) type HasExpired<'a> = &'a dyn Fn(&[(Series, SeriesSpan)]) -> bool;
 
-/// Removes unfinished files, files whose rows are still in the log or in the files of the catalogue,
-/// and files all of whose rows have expired. Other files that the catalogue does not have are set
-/// apart: nothing that may be the only copy is removed. Returns the number of files that were set
-/// apart.
+/// Removes unfinished files, files whose rows are still in the log or in files of the catalogue, and
+/// files whose rows have all expired. Moves other files that are not in the catalogue to `set-apart`:
+/// nothing that may be the only copy is removed. Returns the number of files moved.
 pub(crate) fn remove(
     folder: &Path,
     known: &[PartRow],
@@ -56,15 +55,15 @@ pub(crate) fn remove(
     Ok(count)
 }
 
-/// Moves a file and the second copy of its footer to `set-apart`, or to a folder with a number in it
-/// if this name is taken there.
+/// Moves a file and the second copy of its footer to `set-apart`, or to a numbered folder within it if
+/// the name is taken.
 fn set_apart(folder: &Path, path: &str) -> Result<(), Error> {
     let copy = footer::copy_path(folder, path);
     let copy = copy.strip_prefix(folder).unwrap_or(&copy);
     let has_copy = folder.join(copy).exists();
     let apart = folder.join(SET_APART);
     let numbered = (2..).map(|number: u64| apart.join(number.to_string()));
-    // The copy may be there alone, if this was interrupted.
+    // After an interrupted move, only the copy may be there.
     let is_taken =
         |place: &PathBuf| place.join(path).exists() || (has_copy && place.join(copy).exists());
     let place = std::iter::once(apart.clone())
@@ -84,7 +83,7 @@ fn rename_into(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(std::fs::rename(from, to)?)
 }
 
-/// Removes summaries and footers of files that the catalogue does not have.
+/// Removes summaries and footers that belong to no file of the catalogue.
 fn remove_companions(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
     let of_part = |part: &PartRow| {
         let summary = summary::path_of(folder, &part.path);
@@ -105,14 +104,14 @@ pub(crate) fn sentence(count: usize) -> String {
     format!("the catalogue lacks {count} files, which were moved to the folder set-apart")
 }
 
-/// Returns the segments whose rows the files of a date have.
+/// Returns the segments whose rows are in the catalogue's files of a date.
 fn segments_of(folder: &Path, date: &str, known: &[PartRow]) -> Vec<(u64, u64)> {
     let of_date = known.iter().filter(|part| date_of(&part.path) == date);
     let segments = of_date.filter_map(|row| Part::new(folder, row.clone()).segments().ok());
     segments.flatten().collect()
 }
 
-/// Returns true if others have all of these segments.
+/// Returns true if `others` cover all of these segments.
 fn are_in(own: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
     let is_in = |segment: u64| {
         let mut others = others.iter();
@@ -122,8 +121,8 @@ fn are_in(own: &[(u64, u64)], others: &[(u64, u64)]) -> bool {
     !own.is_empty() && numbers.all(is_in)
 }
 
-/// The segments of the log whose rows a file has: by its footer, or by its name if that cannot be
-/// read.
+/// Returns the log segments whose rows a file has: from its footer, or from its name if the footer
+/// cannot be read.
 fn own_segments(content: Option<&FooterContent>, path: &str) -> Vec<(u64, u64)> {
     match content {
         Some(content) => content.note.segments.clone(),
@@ -131,7 +130,7 @@ fn own_segments(content: Option<&FooterContent>, path: &str) -> Vec<(u64, u64)> 
     }
 }
 
-/// The content of a file's footer; `None` if it cannot be read.
+/// Returns the content of a file's footer, or `None` if it cannot be read.
 fn content(folder: &Path, path: &str) -> Option<FooterContent> {
     let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path));
     footer.and_then(|footer| footer.content()).ok()

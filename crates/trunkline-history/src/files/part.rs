@@ -1,12 +1,13 @@
-//! A Parquet file with rows: how it is written, and how the rows of a series are read from it.
+//! A Parquet file with rows: writing it, and reading the rows of a series from it.
 //!
-//! Rows are in the order of variable, series and time. The file's metadata has, under the key
-//! `trunkline.series`, one line per series: its id, its first row, the number of its rows, their
-//! first and last time, and its definition as in the log, in hexadecimal. Under
-//! `trunkline.checksums` it has the CRC32C of each block of 64 KiB before the footer, as eight
-//! hexadecimal digits each. Under `trunkline.file` it has the number of bytes before the footer, the
-//! CRC32C of the summary, and the segments of the log whose rows it has, so that the catalogue can
-//! be rebuilt.
+//! Rows are sorted by variable, series and time. The key-value metadata of the file has three entries:
+//!
+//! - `trunkline.series`: one line per series, with its id, its first row, its number of rows, their
+//!   first and last time, and its definition as in the log, in hexadecimal.
+//! - `trunkline.checksums`: the CRC32C of each block of 64 KiB before the footer, as eight hexadecimal
+//!   digits each.
+//! - `trunkline.file`: the number of bytes before the footer, the CRC32C of the summary, and the log
+//!   segments whose rows the file has, so that the catalogue can be rebuilt.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -39,16 +40,16 @@ use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
 use crate::paths::{UNFINISHED, remove_if_there};
 use crate::sync::lock;
 
-/// Rows per page of a column: the least that a reader decodes. Pages of long values have fewer.
+/// Rows per page of a column, the smallest unit that a reader decodes. Pages of long values have fewer.
 const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Rows that are converted at a time.
+/// Rows converted at a time.
 const BATCH_ROWS: usize = 64 << 10;
-/// Bytes of values that are converted at a time.
+/// Bytes of values converted at a time.
 const BATCH_BYTES: usize = 32 << 20;
-/// Rows that are read at a time.
+/// Rows read at a time.
 const BATCH_READ: usize = 8 << 10;
-/// Bytes of values that are read at a time.
+/// Bytes of values read at a time.
 pub(crate) const BATCH_READ_BYTES: usize = 4 << 20;
 
 /// A Parquet file of a history.
@@ -58,17 +59,17 @@ pub(crate) struct Part {
     pub(crate) row: PartRow,
     summary_path: PathBuf,
     footer_path: PathBuf,
-    /// Read when they are first needed.
+    /// Loaded on first use.
     loaded: Mutex<Loaded>,
 }
 
-/// What was read of a part, and is kept for the next query.
+/// The loaded parts of the file, cached for later queries.
 #[derive(Debug, Default)]
 struct Loaded {
     index: Option<Arc<Index>>,
     summaries: Option<Arc<HashMap<u32, Arc<Summary>>>>,
     engine_marks: Option<Arc<[HistoryMark]>>,
-    /// About the bytes in memory of these.
+    /// Approximate memory of the fields above, in bytes.
     bytes: usize,
 }
 
@@ -90,25 +91,25 @@ pub(crate) struct SeriesSpan {
     pub(crate) last_time: i64,
 }
 
-/// Writes rows to a new part. Each series comes once, in the order of names and ids, with its rows
-/// sorted, in one piece or in several.
+/// Writes rows to a new part. Each series comes once, in the order of names and ids. Its rows are
+/// sorted, and may be added in several pieces.
 pub(crate) struct PartWriter {
     path: PathBuf,
     unfinished: Unfinished,
     writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
     batch: Batch,
-    /// The lines of the index.
+    /// The index: one line per series.
     lines: String,
     /// First and last time of all rows.
     times: Option<(i64, i64)>,
     rows: u64,
-    /// The rows of the series that was begun and not ended; without rows its times are `None`.
+    /// The first row of the current series. Its times are `None` while it has no rows.
     first_row: u64,
     series_times: Option<(i64, i64)>,
     summarizer: Summarizer,
 }
 
-/// A file without its name, which is removed if it cannot be completed.
+/// An unfinished file, which is removed on drop unless it was renamed.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
@@ -127,7 +128,7 @@ fn properties() -> Result<WriterProperties, Error> {
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_dictionary_enabled(false);
-    // Of the others, a damaged dictionary would cost the rows of a whole row group.
+    // In other columns, a damaged dictionary would cost the rows of a whole row group.
     builder = builder.set_column_dictionary_enabled(path("variable"), true);
     builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
     let deltas = [
@@ -136,7 +137,7 @@ fn properties() -> Result<WriterProperties, Error> {
     for name in deltas {
         builder = builder.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
     }
-    // Nobody selects rows by the others.
+    // Queries do not select rows by these columns.
     for name in ["quality", "delay", "epoch", "sequence", "count"] {
         builder = builder.set_column_statistics_enabled(path(name), EnabledStatistics::None);
     }
@@ -144,7 +145,7 @@ fn properties() -> Result<WriterProperties, Error> {
 }
 
 impl PartWriter {
-    /// Begins a part with this path within the folder of the history. The file gets its name when it
+    /// Begins a part with this path, relative to the history's folder. The file gets this name when it
     /// is finished.
     pub(crate) fn create(folder: &Path, path: &str) -> Result<Self, Error> {
         let unfinished = folder.join(UNFINISHED);
@@ -168,7 +169,7 @@ impl PartWriter {
         })
     }
 
-    /// Adds all rows and events of a series. They must be sorted.
+    /// Adds all rows and events of a series, which must be sorted.
     pub(crate) fn add_series(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         let times = rows.times().first().zip(rows.times().last());
         self.begin_series(
@@ -184,15 +185,14 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Begins a series with about these rows.
+    /// Begins a series. `expected` estimates its rows.
     pub(crate) fn begin_series(&mut self, series: &Series, expected: Option<Expected>) {
         (self.first_row, self.series_times) = (self.rows, None);
         self.summarizer.begin(series, expected);
         self.batch.begin(&series.name);
     }
 
-    /// Adds rows and events of the series that was begun, after those that were added before. They
-    /// must be sorted.
+    /// Adds rows and events of the current series, after those added before. They must be sorted.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         self.summarizer.add(series, rows);
         let mut at = 0;
@@ -215,7 +215,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Ends the series that was begun.
+    /// Ends the current series.
     pub(crate) fn end_series(&mut self, series: &Series) {
         self.summarizer.end();
         if let Some((first_time, last_time)) = self.series_times {
@@ -236,7 +236,7 @@ impl PartWriter {
         rows: &Rows,
         range: Range<usize>,
     ) -> Result<(), Error> {
-        // Long values make shorter batches.
+        // Batches of long values have fewer rows.
         let per_row = rows.value_bytes() / rows.len().max(1);
         let count = BATCH_ROWS.min(BATCH_BYTES / per_row.max(1)).max(1);
         let mut at = range.start;
@@ -251,8 +251,8 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Completes the file, and returns when it is durable under its name. `segments` are those of
-    /// the log whose rows it has, ranges in ascending order.
+    /// Completes the file, which is then durable under its name. `segments` are the log segments whose
+    /// rows it has, as ranges in ascending order.
     pub(crate) fn finish(
         mut self,
         folder: &Path,
@@ -261,7 +261,7 @@ impl PartWriter {
         if self.batch.len() > 0 {
             self.writer.write(&self.batch.take()?)?;
         }
-        // Only the footer is written after this.
+        // From here on, only the footer is written.
         self.writer.flush()?;
         self.writer.sync()?;
         let summary = self.summarizer.finish()?;
@@ -297,7 +297,7 @@ impl PartWriter {
         std::fs::rename(&self.unfinished.0, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
-            // Each of these may be new in the next one.
+            // Each folder may be a new entry in the next one.
             File::open(folder.join("samples"))?.sync_all()?;
             File::open(folder)?.sync_all()?;
         }
@@ -326,14 +326,14 @@ fn wider(known: Option<(i64, i64)>, (first, last): (i64, i64)) -> (i64, i64) {
     })
 }
 
-/// The path of a file within a folder.
+/// Returns the path of a file relative to a folder.
 fn inside(folder: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(folder).unwrap_or(path);
     inside.display().to_string()
 }
 
-/// Returns the first and the last segment of the log whose rows are in a file, by its path; `None`
-/// if this is not the name of a part.
+/// Returns the first and the last log segment whose rows are in a file, from its path, or `None` if
+/// the path is not that of a part.
 pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
     let (_, name) = path.rsplit_once('/')?;
     let name = name.strip_suffix(".parquet")?;
@@ -342,7 +342,7 @@ pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
 }
 
 impl Series {
-    /// Empty rows for the values of this series.
+    /// Creates empty rows for the values of this series.
     pub(crate) fn rows(&self) -> Rows {
         Rows::new(self.data_type.fixed_size())
     }
@@ -359,7 +359,7 @@ impl Part {
         }
     }
 
-    /// Removes the files.
+    /// Removes the file, its summary and the copy of its footer.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         remove_if_there(&self.path)?;
         remove_if_there(&self.summary_path)?;
@@ -391,16 +391,16 @@ impl Part {
         Ok(index)
     }
 
-    /// Reads the footer: that of the file, or its copy if that is damaged.
+    /// Reads the footer from the file, or from the copy if the one in the file is damaged.
     fn footer(&self) -> Result<Footer, Error> {
         let (of_file, of_copy) = self.footers()?;
         let found = of_file.or(of_copy);
         found.ok_or_else(|| Error::damaged("the checksum of the footer does not match"))
     }
 
-    /// Returns the footer of the file and its copy, if they are right.
+    /// Returns the footer in the file and its copy, each only if it is intact.
     pub(crate) fn footers(&self) -> Result<(Option<Footer>, Option<Footer>), Error> {
-        // A file that is missing has no rows, whatever its footer says.
+        // If the file is missing, there are no rows, even if the copy of its footer exists.
         let file = File::open(&self.path)?;
         let is_right = |footer: &Footer| {
             footer.sum() == self.row.footer && footer.data_bytes == self.row.data_bytes
@@ -410,8 +410,8 @@ impl Part {
         Ok((of_file.filter(is_right), of_copy.filter(is_right)))
     }
 
-    /// Writes a copy of the footer again, if the other one is right. Returns true if it was
-    /// damaged or missing.
+    /// Restores the damaged or missing one of the two footers from the other. Returns true if it
+    /// restored one.
     pub(crate) fn repair(&self) -> Result<bool, Error> {
         match self.footers()? {
             (Some(_), Some(_)) | (None, None) => Ok(false),
@@ -429,12 +429,12 @@ impl Part {
         }
     }
 
-    /// Returns the series, in the order of their rows, with their definitions.
+    /// Returns the series with their definitions, in row order.
     pub(crate) fn definitions(&self) -> Result<Vec<(Series, SeriesSpan)>, Error> {
         Ok(self.footer()?.content()?.series)
     }
 
-    /// Returns the rows that queries read from these bytes of the file, in ranges.
+    /// Returns the ranges of rows for which queries read these bytes of the file.
     pub(crate) fn rows_in(&self, bytes: Range<u64>) -> Result<Vec<(u64, u64)>, Error> {
         let index = self.index()?;
         let metadata = index.metadata.metadata();
@@ -448,7 +448,7 @@ impl Part {
             let group_end = group_start + group.num_rows().max(0) as u64;
             let pages = metadata.page_index_for_row_group(number);
             for (place, chunk) in group.columns().iter().enumerate() {
-                // The names are for other programs.
+                // Queries do not read the names, which are for other programs.
                 if place == column::VARIABLE {
                     continue;
                 }
@@ -475,7 +475,7 @@ impl Part {
         Ok(ranges)
     }
 
-    /// Returns the first and the last time that these rows of a series may have.
+    /// Returns bounds of the times of these rows of a series.
     pub(crate) fn times_of_rows(
         &self,
         span: SeriesSpan,
@@ -502,7 +502,7 @@ impl Part {
                     if start >= to || end <= from {
                         continue;
                     }
-                    // A page may have rows of other series, too.
+                    // A page may also have rows of other series.
                     let is_own = start >= span.first_row && end <= span.first_row + span.rows;
                     let all = (span.first_time, span.last_time);
                     let times = page_times(times, page).filter(|_| is_own).unwrap_or(all);
@@ -515,17 +515,17 @@ impl Part {
         Ok(found.unwrap_or((span.first_time, span.last_time)))
     }
 
-    /// The path of the summary within the folder of the history.
+    /// Returns the path of the summary, relative to the history's folder.
     pub(crate) fn summary_name(&self, folder: &Path) -> String {
         inside(folder, &self.summary_path)
     }
 
-    /// The path of the copy of the footer within the folder of the history.
+    /// Returns the path of the footer's copy, relative to the history's folder.
     pub(crate) fn copy_name(&self, folder: &Path) -> String {
         inside(folder, &self.footer_path)
     }
 
-    /// Reads the whole file, and compares it with its checksums.
+    /// Reads the whole file and verifies its checksums.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let sums = Arc::clone(&self.index()?.sums);
         let file = CheckedFile::new(File::open(&self.path)?, sums, self.row.data_bytes);
@@ -533,22 +533,22 @@ impl Part {
         Ok(())
     }
 
-    /// Returns true if using the part does not need its index to be read first.
+    /// Returns true if the index is in memory.
     pub(crate) fn is_indexed(&self) -> bool {
         lock(&self.loaded).index.is_some()
     }
 
-    /// Returns true if using the summary of the part does not need a file to be read first.
+    /// Returns true if the summary is in memory, so that no file must be read to use it.
     pub(crate) fn is_summarized(&self) -> bool {
         lock(&self.loaded).summaries.is_some()
     }
 
-    /// About the bytes in memory of what was read of the part and is kept.
+    /// Returns the approximate memory of the cached data, in bytes.
     pub(crate) fn loaded_bytes(&self) -> usize {
         lock(&self.loaded).bytes
     }
 
-    /// Forgets what was read; it is read again when it is needed.
+    /// Drops the cached data. It is loaded again when needed.
     pub(crate) fn unload(&self) {
         *lock(&self.loaded) = Loaded::default();
     }
@@ -573,8 +573,8 @@ impl Part {
         Ok(marks)
     }
 
-    /// Returns the summary of a series, if there is one whose buckets make up those of this width, or
-    /// one at all if `width` is `None`.
+    /// Returns the summary of a series if there is one. With a `width`, the buckets of the summary must
+    /// also divide buckets of this width.
     pub(crate) fn summary(
         &self,
         series: u32,
@@ -599,24 +599,24 @@ impl Part {
             .cloned())
     }
 
-    /// Returns the segments of the log whose rows the part has, ranges in ascending order.
+    /// Returns the log segments whose rows the part has, as ranges in ascending order.
     pub(crate) fn segments(&self) -> Result<Vec<(u64, u64)>, Error> {
         Ok(self.index()?.segments.clone())
     }
 
-    /// Returns where the rows of all series are.
+    /// Returns the row ranges of all series.
     pub(crate) fn spans(&self) -> Result<Vec<(u32, SeriesSpan)>, Error> {
         let index = self.index()?;
         Ok(index.series.iter().map(|(id, span)| (*id, *span)).collect())
     }
 
-    /// Returns where the rows of a series are, if the part has any.
+    /// Returns the row range of a series, if the part has rows of it.
     pub(crate) fn span(&self, series: u32) -> Result<Option<SeriesSpan>, Error> {
         Ok(self.index()?.series.get(&series).copied())
     }
 
-    /// Returns the rows of the span whose times may be within `since..=latest`: a range of rows that
-    /// consists of whole pages, as far as the ends of the span allow.
+    /// Returns the rows of the span whose times may be in `since..=latest`: a range of whole pages,
+    /// except at the ends of the span.
     pub(crate) fn narrow(
         &self,
         span: SeriesSpan,
@@ -645,7 +645,7 @@ impl Part {
                         Some(place) => group_start + place.first_row_index.max(0) as u64,
                         None => group_end,
                     };
-                    // A page that belongs to this series alone is sorted by time.
+                    // A page with rows of this series alone is sorted by time.
                     let count = places.len();
                     let pages = (0..count).collect::<Vec<_>>();
                     let inside = pages.partition_point(|page| first_row(*page) < span.first_row);
@@ -672,8 +672,8 @@ impl Part {
         Ok((from, to.max(from)))
     }
 
-    /// Returns the rows around this one within which no column begins another page: if one of them
-    /// is damaged, all may be.
+    /// Returns the range of rows around this row in which no column begins another page. A damaged page
+    /// may cost all of these rows.
     pub(crate) fn page_at(
         &self,
         series: &Series,
@@ -712,7 +712,7 @@ impl Part {
         Ok((row, row + 1))
     }
 
-    /// Begins to read ranges of rows. A batch has at most about this number of bytes of values.
+    /// Begins to read ranges of rows. A batch has at most about `batch_bytes` of values.
     fn reader(
         &self,
         ranges: &[(u64, u64)],
@@ -726,7 +726,7 @@ impl Part {
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, index.metadata.clone());
         let first = ranges.first().map_or(0, |range| range.0);
         let end = ranges.last().map_or(0, |range| range.1);
-        // Only the row groups that have the rows are looked at.
+        // Read only the row groups that have these rows.
         let (mut groups, mut start, mut before) = (Vec::new(), 0_u64, 0_u64);
         for group in 0..builder.metadata().num_row_groups() {
             let rows = builder.metadata().row_group(group).num_rows().max(0) as u64;
@@ -737,7 +737,7 @@ impl Part {
             }
             start += rows;
         }
-        // Long values make shorter batches.
+        // Batches of long values have fewer rows.
         let longest = longest_values(builder.metadata(), columns, first..end);
         let batch = (batch_bytes / longest.max(1)).clamp(1, BATCH_READ);
         let mut selectors = Vec::with_capacity(2 * ranges.len());
@@ -755,8 +755,8 @@ impl Part {
             .build()?)
     }
 
-    /// Begins to read ranges of rows, each of one series, in ascending order, with about this number
-    /// of bytes of values at a time.
+    /// Begins to read ranges of rows in ascending order, each of one series, with about `batch_bytes`
+    /// of values at a time.
     pub(crate) fn stream(
         &self,
         ranges: &[(&Series, u64, u64)],
@@ -780,7 +780,7 @@ impl Part {
         })
     }
 
-    /// Reads rows of one series, by their numbers in the file.
+    /// Reads a range of rows of one series, by row number in the file.
     pub(crate) fn read(
         &self,
         series: &Series,
@@ -798,7 +798,7 @@ impl Part {
     }
 }
 
-/// Rows of several series that are read in one go.
+/// A sequential read of rows of several series.
 pub(crate) struct PartStream {
     reader: ParquetRecordBatchReader,
     projection: Projection,
@@ -806,22 +806,22 @@ pub(crate) struct PartStream {
     batch: Option<RecordBatch>,
     /// The next row in the batch.
     at: usize,
-    /// What is left to read: series, next row, end.
+    /// The ranges left to read: series, next row, end.
     ranges: VecDeque<(u32, u64, u64)>,
-    /// The key of the last row or event that was taken of the first of these.
+    /// The key of the last row or event taken from the first range.
     last: Option<RowKey>,
 }
 
 impl PartStream {
-    /// Returns true if the stream goes on with this row of this series.
+    /// Returns true if the stream continues with this row of this series.
     pub(crate) fn is_at(&self, series: u32, row: u64) -> bool {
         self.ranges
             .front()
             .is_some_and(|(id, next, _)| (*id, *next) == (series, row))
     }
 
-    /// Returns the next row of a series, and the key of the last one before it, if the stream is
-    /// within this series.
+    /// Returns the next row of a series, and the key of the row before it, if the stream is within
+    /// this series.
     pub(crate) fn position(&self, series: u32) -> Option<(u64, RowKey)> {
         let (id, next, _) = self.ranges.front()?;
         Some((*next, self.last?)).filter(|_| *id == series)
@@ -832,7 +832,7 @@ impl PartStream {
         self.ranges.is_empty()
     }
 
-    /// Appends at most this number of rows of a series from row `next` on, and returns how many.
+    /// Appends at most `most` rows of a series, starting with row `next`, and returns their number.
     pub(crate) fn take(
         &mut self,
         series: &Series,
@@ -876,7 +876,7 @@ impl PartStream {
     }
 }
 
-/// Returns the largest mean length of the values of a row in any page of these rows.
+/// Returns the largest mean length of the values of a row in any page that has some of these rows.
 fn longest_values(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64>) -> usize {
     let mut longest = 0;
     let mut group_start = 0;
@@ -895,10 +895,10 @@ fn longest_values(metadata: &ParquetMetaData, columns: &[usize], rows: Range<u64
     longest
 }
 
-/// The same of one column and row group.
+/// As [`longest_values`], for one column and row group.
 fn longest_in(pages: &OffsetIndexMetaData, group: Range<u64>, rows: &Range<u64>) -> usize {
     let Some(bytes) = pages.unencoded_byte_array_data_bytes() else {
-        // Numbers.
+        // The column has numbers.
         return 0;
     };
     let places = pages.page_locations();
@@ -947,7 +947,7 @@ mod tests {
         }
     }
 
-    /// A file of rows with these values, and with delays that take a few blocks.
+    /// Creates a file of rows with these values, whose delays take several blocks.
     fn part(folder: &Path, series: &Series, values: &[Vec<u8>]) -> Part {
         let mut random = fastrand::Rng::with_seed(1);
         let mut rows = series.rows();
@@ -970,7 +970,7 @@ mod tests {
         Part::new(folder, row)
     }
 
-    /// Damages a block that has nothing but pages of a column.
+    /// Damages a block that belongs to one column alone.
     fn damage(part: &Part, column: usize) {
         let index = part.index().unwrap();
         let column = index.metadata.metadata().row_group(0).column(column);
@@ -1012,7 +1012,7 @@ mod tests {
         }
     }
 
-    /// How many values a text has been recorded with does not depend on the texts.
+    /// For texts, a bucket only needs the number of values.
     #[test]
     fn values_that_are_no_numbers_are_not_read_for_buckets() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! Rows and events of a series in their order, and what a row has as a number.
+//! The key order of rows and events, and the numeric value of a row.
 
 use trunkline_types::DataType;
 use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::files::schema::{Storage, number_of};
 
-/// What comes next in a series.
+/// The next entry of a series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// The index of an update.
@@ -14,7 +14,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// The key of a step of these rows.
+    /// Returns the key of a step within these rows.
     pub(crate) fn key(&self, rows: &Rows) -> Option<RowKey> {
         match self {
             Self::Row(row) => rows.key(*row),
@@ -23,7 +23,7 @@ impl Step {
     }
 }
 
-/// Returns sorted rows and events in the order of their keys.
+/// Iterates over sorted rows and events in key order.
 pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
     let (mut row, mut marks) = (0, rows.marks().iter().peekable());
     let mut stop = None;
@@ -43,18 +43,18 @@ pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
     })
 }
 
-/// What a row has for a computation.
+/// The value of a row as calculations use it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum RowValue {
-    /// Of bad quality, without a value, or NaN.
+    /// The quality is bad, there is no value, or the value is NaN.
     Bad,
     Number(f64),
-    /// A value that is no number.
+    /// A value that is not a number.
     Other,
 }
 
 impl RowValue {
-    /// The value, NaN if it is no number; `None` if it is bad.
+    /// Returns the value, or NaN if it is not a number; `None` if it is bad.
     pub(crate) fn value(self) -> Option<f64> {
         match self {
             Self::Bad => None,
@@ -64,7 +64,7 @@ impl RowValue {
     }
 }
 
-/// Returns true if the values of this type are numbers in a summary and in buckets.
+/// Returns true if values of this type count as numbers in summaries and buckets.
 pub(crate) fn has_numbers(data_type: &DataType) -> bool {
     match Storage::of(data_type) {
         Storage::Number | Storage::Integer | Storage::Enum => true,
@@ -90,7 +90,7 @@ pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> RowVa
     }
 }
 
-/// The smallest key after this one.
+/// Returns the smallest key greater than this one.
 pub(crate) fn next_key(key: RowKey) -> RowKey {
     match (key.sequence.checked_add(1), key.epoch.checked_add(1)) {
         (Some(sequence), _) => RowKey { sequence, ..key },
@@ -103,7 +103,7 @@ pub(crate) fn next_key(key: RowKey) -> RowKey {
     }
 }
 
-/// The largest key before this one.
+/// Returns the largest key less than this one.
 pub(crate) fn previous_key(key: RowKey) -> RowKey {
     match (key.sequence.checked_sub(1), key.epoch.checked_sub(1)) {
         (Some(sequence), _) => RowKey { sequence, ..key },
@@ -116,7 +116,7 @@ pub(crate) fn previous_key(key: RowKey) -> RowKey {
     }
 }
 
-/// The smallest key of a time.
+/// Returns the smallest key of a time.
 pub(crate) fn first_key(time: i64) -> RowKey {
     RowKey {
         time,
@@ -124,7 +124,7 @@ pub(crate) fn first_key(time: i64) -> RowKey {
     }
 }
 
-/// The largest key of a time.
+/// Returns the largest key of a time.
 pub(crate) fn last_key(time: i64) -> RowKey {
     RowKey {
         time,

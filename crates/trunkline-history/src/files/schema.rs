@@ -1,19 +1,19 @@
-//! The columns of the Parquet files, and the conversion of rows to them and back.
+//! The columns of the Parquet files, and the conversion between rows and columns.
 //!
 //! ```text
 //! variable  text          full name
 //! time      timestamp ns  source timestamp; engine timestamp if the source's clock was not set
-//! value     f64, or null  a number, also bool (0, 1), enum (its number) and timestamp
+//! value     f64, or null  number, including bool (0, 1), enum (its number) and timestamp
 //! integer   i64, or null  i64, u64 and timestamp exactly (u64 as the same 64 bits); the bits of an f32
-//!                         that is NaN
-//! text      text, or null a text, the label of an enum, or a struct as JSON
-//! raw       bytes or null the wire form of bytes and structs
-//! quality   u32 as i32    quality bits; null with an event
+//!                         NaN
+//! text      text, or null text, the label of an enum, or a struct as JSON
+//! raw       bytes or null wire form of bytes, structs, arrays and waveforms
+//! quality   u32 as i32    quality bits; null for an event
 //! delay     i64           nanoseconds from the source timestamp to the engine timestamp
-//! epoch     u64 as i64    the start of the engine
-//! sequence  u64 as i64    number of the update within the epoch
+//! epoch     u64 as i64    epoch: one start of the engine
+//! sequence  u64 as i64    sequence number of the update within the epoch
 //! event     text, or null started, stopped, interrupted, lost, retired, added
-//! count     i64, or null  with lost: number of missing updates, if it is known
+//! count     i64, or null  for lost: number of missing updates, if known
 //! ```
 
 use std::ops::Range;
@@ -112,7 +112,7 @@ impl Storage {
     }
 }
 
-/// Returns a number of this type in wire form, as a word; NaN for other types.
+/// Converts a word, the wire form of a value of this type, to a number; NaN for types without numbers.
 #[inline]
 pub(crate) fn number_of(word: u64, data_type: &DataType) -> f64 {
     match data_type {
@@ -134,7 +134,7 @@ pub(crate) fn number_of(word: u64, data_type: &DataType) -> f64 {
     }
 }
 
-/// The word of a number, which [`number_of`] returned.
+/// Converts a number back to the word from which [`number_of`] made it.
 fn word_of(number: f64, data_type: &DataType) -> u64 {
     match data_type {
         DataType::F32 => u64::from((number as f32).to_bits()),
@@ -156,7 +156,7 @@ fn word_of(number: f64, data_type: &DataType) -> u64 {
     }
 }
 
-/// Gathers rows of several series into columns.
+/// Collects rows of several series in columns.
 #[derive(Default)]
 pub(crate) struct Batch {
     names: Vec<String>,
@@ -184,7 +184,7 @@ impl Batch {
         self.names.push(name.to_owned());
     }
 
-    /// Adds updates of the series that was begun last.
+    /// Adds updates of the current series.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows, range: Range<usize>) {
         let count = range.len();
         let (Some(times), Some(name_key)) = (
@@ -233,7 +233,7 @@ impl Batch {
         }
         match storage {
             Storage::Number if *data_type == DataType::F32 => {
-                // As an f64, some of these are other ones.
+                // Converting these to f64 and back may change their bits.
                 let integers = words.iter().map(|word| {
                     let is_nan = f32::from_bits(*word as u32).is_nan();
                     is_nan.then_some(*word as i64)
@@ -264,7 +264,7 @@ impl Batch {
         }
     }
 
-    /// Adds an event of the series that was begun last.
+    /// Adds an event of the current series.
     pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
         self.name_keys.push(self.names.len() as i32 - 1);
         self.times.push(mark.key.time);
@@ -277,7 +277,7 @@ impl Batch {
         self.texts.append_null();
         self.raws.append_null();
         match mark.event {
-            // Kept, so that a newer version can read it.
+            // Keep the number, so that a newer version can read the event.
             HistoryEvent::Other(number) => self.events.append_value(number.to_string()),
             event => self.events.append_value(event.name()),
         }
@@ -286,7 +286,7 @@ impl Batch {
             .append_option((count > 0).then_some(count as i64));
     }
 
-    /// Takes what was gathered. The series that was begun last goes on in the next batch.
+    /// Returns the collected rows. The current series continues in the next batch.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, Error> {
         let mut batch = std::mem::take(self);
         self.names.extend(batch.names.last().cloned());
@@ -312,7 +312,7 @@ impl Batch {
     }
 }
 
-/// A value as text: a text itself, the label of an enum, a struct as JSON.
+/// Formats a value as text: a string as it is, an enum as its label, a struct as JSON.
 fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
     let value = wire::decode_whole(data_type, bytes).ok()?;
     Some(match data_type {
@@ -340,19 +340,19 @@ fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The columns that are read from a file.
+/// The set of columns to read from a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Projection {
-    /// Everything that a row has.
+    /// All columns of a row.
     Whole,
-    /// All but the delay, which is 0 then.
+    /// All columns except the delay, which reads as 0.
     Values,
-    /// Only numbers: neither the delay nor values that are no numbers. Those are empty then.
+    /// Only numbers: without the delay, and without values that are not numbers, which read as empty.
     Numbers,
 }
 
 impl Projection {
-    /// The column with the values of a type, if it is read.
+    /// Returns the column with the values of a type, if this projection reads it.
     fn value_column(self, data_type: &DataType) -> Option<usize> {
         let is_any = self != Self::Numbers;
         match Storage::of(data_type) {
@@ -363,12 +363,12 @@ impl Projection {
         }
     }
 
-    /// Returns true if the bits of an f32 that is NaN are read.
+    /// Returns true if the bits of f32 NaNs are read.
     fn has_bits(self, data_type: &DataType) -> bool {
         self != Self::Numbers && *data_type == DataType::F32
     }
 
-    /// Returns the columns that the rows of these types need, in ascending order.
+    /// Returns the columns needed for rows of these types, in ascending order.
     pub(crate) fn columns_of<'t>(self, types: impl Iterator<Item = &'t DataType>) -> Vec<usize> {
         let mut columns = vec![
             column::TIME,
@@ -389,7 +389,7 @@ impl Projection {
     }
 }
 
-/// A batch of rows that was read from a file, with the columns of [`Projection::columns_of`].
+/// A batch of rows read from a file, with the columns of [`Projection::columns_of`].
 pub(crate) struct ReadBatch<'b> {
     projection: Projection,
     columns: &'b [usize],
@@ -462,7 +462,7 @@ impl<'b> ReadBatch<'b> {
         })
     }
 
-    /// Appends rows without events among them.
+    /// Appends a range of rows that has no events.
     fn read_updates(
         &self,
         range: Range<usize>,

@@ -1,7 +1,7 @@
-//! Moves the rows of a segment from the log to Parquet files, one per UTC date.
+//! Moves the rows of a log segment to Parquet files, one per UTC date.
 //!
-//! A source may have times on any number of dates. Files are made for the dates with the most rows;
-//! the rows of all others go to one file without a date.
+//! The times of a segment may be on any number of dates. The dates with the most rows get a file each;
+//! the rows of all other dates go to one file without a date.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -17,13 +17,13 @@ use crate::files::part::PartWriter;
 use crate::log::tail::{Segment, SeriesRows};
 
 const DAY: i64 = 86_400_000_000_000;
-/// Dates of a segment that get a file each.
+/// Maximum number of dates of a segment that get their own file.
 const DATES_MAX: usize = 31;
-/// The name that stands for a missing date where folders are named after the values of a column.
+/// The conventional name for a missing value in folders that are named after values of a column.
 const NO_DATE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Writes the rows of a segment to files, and returns these. `series` are in the order of their
-/// names and ids; `keep_of` returns how long rows are kept.
+/// Writes the rows of a segment to files, and returns the files. `series` is sorted by name and id;
+/// `keep_of` returns how long the rows of a series are kept.
 pub(crate) fn seal(
     folder: &Path,
     segment: &Segment,
@@ -40,7 +40,7 @@ pub(crate) fn seal(
     let of_engine = Series::of_engine();
     let known = series.iter().filter(|one| one.id != ENGINE_SERIES);
     let own = dates(segment);
-    // Without a date: the rows of all dates that have no file of their own.
+    // `None` has the rows of all dates without a file of their own.
     let mut files: BTreeMap<Option<i64>, Vec<(&Series, Cow<'_, Rows>)>> = BTreeMap::new();
     for one in std::iter::once(&of_engine).chain(known) {
         let Some(rows) = segment.rows.get(&one.id) else {
@@ -84,8 +84,8 @@ fn day_of(time: i64) -> i64 {
     time.div_euclid(DAY)
 }
 
-/// Returns the dates of a segment that get a file of their own: those with the most rows, and of
-/// dates with the same number, the latest.
+/// Returns the dates of a segment that get their own file: those with the most rows, and among dates
+/// with equally many rows, the latest.
 fn dates(segment: &Segment) -> BTreeSet<i64> {
     let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
     for rows in segment.rows.values().flat_map(SeriesRows::pieces) {
@@ -108,7 +108,7 @@ fn dates(segment: &Segment) -> BTreeSet<i64> {
         .collect()
 }
 
-/// Splits sorted rows by their UTC date, if it is one of these.
+/// Splits sorted rows by UTC date. Rows of dates that are not in `own` get no date.
 fn by_day<'r>(rows: Cow<'r, Rows>, own: &BTreeSet<i64>) -> Vec<(Option<i64>, Cow<'r, Rows>)> {
     let file_of = |time: i64| Some(day_of(time)).filter(|day| own.contains(day));
     let mut files: BTreeMap<Option<i64>, Rows> = BTreeMap::new();
@@ -140,7 +140,7 @@ fn by_day<'r>(rows: Cow<'r, Rows>, own: &BTreeSet<i64>) -> Vec<(Option<i64>, Cow
     files.map(|(day, rows)| (day, Cow::Owned(rows))).collect()
 }
 
-/// The date of a day, counted from 1970-01-01, as YYYY-MM-DD.
+/// Formats a day, counted from 1970-01-01, as YYYY-MM-DD.
 fn date_of(day: i64) -> String {
     let text = Timestamp::from_nanos(day.saturating_mul(DAY)).to_string();
     text.split('T').next().unwrap_or(&text).to_owned()

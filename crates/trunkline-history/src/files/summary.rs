@@ -1,8 +1,8 @@
-//! Summaries beside the Parquet files: for each series of numbers, buckets of a power of two of
-//! nanoseconds with about 256 rows each. A plot of a long time reads them instead of the rows.
+//! Summaries beside the Parquet files: for each numeric series, buckets with about 256 rows each, whose
+//! width is a power of two in nanoseconds. A plot of a long period reads them instead of the rows.
 //!
-//! A summary is a Parquet file too, with one row per bucket. It holds nothing that the rows do not;
-//! without it, queries read the rows.
+//! A summary is a Parquet file too, with one row per bucket. It is derived from the rows; without it,
+//! queries read the rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ use crate::catalogue::Series;
 use crate::error::Error;
 use crate::files::row_order::{RowValue, Step, content_of, has_numbers, steps};
 
-/// Rows of a bucket, on average at least.
+/// Minimum average number of rows in a bucket.
 const ROWS_PER_BUCKET: u64 = 256;
-/// Rows from which a series is summarized.
+/// Minimum number of rows for which a series gets a summary.
 const ROWS_MIN: usize = 2 * ROWS_PER_BUCKET as usize;
 
-/// A bucket of a summary. Its covered time is that from its first to its last row, if all of them
-/// are good and nothing else happened.
+/// A bucket of a summary. If all its rows are good and it has no event, the covered time runs from its
+/// first to its last row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct SummaryBucket {
     pub(crate) bucket: Bucket,
@@ -46,13 +46,13 @@ pub(crate) struct SummaryBucket {
 }
 
 impl SummaryBucket {
-    /// Returns true if the bucket has good rows only, and no event.
+    /// Returns true if the bucket has only good rows and no events.
     pub(crate) fn is_clean(&self) -> bool {
         self.bucket.count > 0 && self.bucket.bad == 0 && self.events == 0
     }
 }
 
-/// Fills the buckets of a series with its sorted rows and events.
+/// Builds the buckets of a series from its sorted rows and events.
 pub(crate) struct SummaryBuilder {
     width: i64,
     all: Vec<SummaryBucket>,
@@ -66,7 +66,7 @@ impl SummaryBuilder {
         }
     }
 
-    /// Adds the next rows and events, which come after those that were added before.
+    /// Adds the next rows and events, which follow those added before.
     pub(crate) fn add(&mut self, rows: &Rows, data_type: &DataType) {
         let Self { width, all } = self;
         for step in steps(rows) {
@@ -123,10 +123,10 @@ pub(crate) struct Summary {
     pub(crate) buckets: Vec<SummaryBucket>,
 }
 
-/// The folder of the summaries.
+/// The folder with the summaries.
 pub(crate) const FOLDER: &str = "summaries";
 
-/// The path of the summary of a part.
+/// Returns the path of the summary of a part.
 pub(crate) fn path_of(folder: &Path, part: &str) -> PathBuf {
     let inside = part.strip_prefix("samples/").unwrap_or(part);
     folder.join(FOLDER).join(inside)
@@ -157,7 +157,7 @@ static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     ]))
 });
 
-/// The rows of a series that follow: their number, and the time that they span.
+/// An estimate of the rows of a series: their number and the time that they span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) rows: u64,
@@ -166,7 +166,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// The width of the buckets of these rows.
+    /// Returns the bucket width for these rows.
     fn width(self) -> u64 {
         let span = self.last_time.saturating_sub(self.first_time).max(1) as u64;
         (span / self.rows.max(1))
@@ -176,7 +176,7 @@ impl Expected {
     }
 }
 
-/// Summarizes the series of a part.
+/// Builds the summaries of the series of a part.
 #[derive(Default)]
 pub(crate) struct Summarizer {
     series: Vec<(u32, String, Summary)>,
@@ -192,7 +192,7 @@ struct OpenSummary {
 }
 
 impl Summarizer {
-    /// Begins a series, which has a summary if its rows are numbers and many enough.
+    /// Begins a series, which gets a summary if it has enough rows and they are numbers.
     pub(crate) fn begin(&mut self, series: &Series, expected: Option<Expected>) {
         let is_summarized = |expected: &Expected| {
             has_numbers(&series.data_type) && expected.rows >= ROWS_MIN as u64
@@ -206,7 +206,7 @@ impl Summarizer {
         });
     }
 
-    /// Adds the next sorted rows of the series that was begun.
+    /// Adds the next sorted rows of the current series.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) {
         if let Some(open) = &mut self.open {
             open.builder.add(rows, &series.data_type);
@@ -214,9 +214,9 @@ impl Summarizer {
         }
     }
 
-    /// Ends the series that was begun.
+    /// Ends the current series.
     pub(crate) fn end(&mut self) {
-        // Some of the expected ones may not be kept any more.
+        // Some of the expected rows may have expired.
         if let Some(open) = self.open.take().filter(|open| open.rows >= ROWS_MIN) {
             let (width, buckets) = (open.width, open.builder.finish());
             let summary = Summary { width, buckets };
@@ -224,7 +224,7 @@ impl Summarizer {
         }
     }
 
-    /// Returns the file of the summary; `None` if there is none.
+    /// Returns the content of the summary file, or `None` if no series has a summary.
     pub(crate) fn finish(self) -> Result<Option<Vec<u8>>, Error> {
         if self.series.is_empty() {
             return Ok(None);
@@ -303,7 +303,7 @@ impl Summarizer {
     }
 }
 
-/// Writes the file of a summary. It need not be durable, and is complete under its name.
+/// Writes a summary file, which need not be durable. Under its final name it is complete.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -313,7 +313,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     Ok(std::fs::rename(&unfinished, path)?)
 }
 
-/// Reads a summary with this checksum. Returns `None` if there is none, or another one.
+/// Reads the summary with this checksum. Returns `None` if it is missing or has another checksum.
 pub(crate) fn read(path: &Path, sum: u32) -> Result<Option<HashMap<u32, Arc<Summary>>>, Error> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -1,4 +1,4 @@
-//! What the logs of a folder have that is in no file yet.
+//! Rows in the logs of a folder that are not in a file yet.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,30 +14,30 @@ use crate::files::part::Part;
 use crate::log::tail::Segment;
 use crate::log::{self, LogEnd, Recovered};
 
-/// The logs of a folder, as a run of the engine left them or writes them now.
+/// The logs of a folder, left by an earlier run of the engine or being written now.
 #[derive(Debug, Default)]
 pub(crate) struct Unsealed {
-    /// Those whose rows are in no file, oldest first.
+    /// The logs whose rows are not in files, oldest first.
     pub(crate) segments: Vec<Segment>,
-    /// The series that these define.
+    /// The series that these logs define.
     pub(crate) series: Vec<Series>,
-    /// Segments whose rows are in files: their logs can be removed.
+    /// Segments whose rows are in files, so that their logs can be removed.
     pub(crate) sealed: Vec<u64>,
     /// The number of the newest log; 0 if there is none.
     pub(crate) newest: u64,
     /// The number of the newest log with a commit; 0 if there is none.
     pub(crate) newest_commit: u64,
-    /// How the last run ended, if it did not stop in an orderly way, and if no file has this event.
+    /// The event for a last run that ended without an orderly stop, unless a file already has it.
     pub(crate) interrupted: Option<HistoryMark>,
-    /// The logs that are damaged.
+    /// Damaged logs.
     pub(crate) damaged: Vec<DamagedLog>,
 }
 
-/// A log from which rows are missing.
+/// A damaged log, from which rows are missing.
 #[derive(Clone, Debug)]
 pub(crate) struct DamagedLog {
     pub(crate) segment: u64,
-    /// The time of the last commit before each damaged stretch.
+    /// For each damaged section, the time of the last commit before it.
     pub(crate) after: Vec<Option<Timestamp>>,
 }
 
@@ -50,8 +50,7 @@ impl DamagedLog {
 }
 
 impl Unsealed {
-    /// Reads the logs beside these files. What logs have after `ends` was never acknowledged, and is
-    /// left out.
+    /// Reads the logs beside these files. Entries after `ends` were never acknowledged and are left out.
     pub(crate) fn beside(
         folder: &Path,
         parts: &[Arc<Part>],
@@ -66,23 +65,23 @@ impl Unsealed {
         Ok(found)
     }
 
-    /// Finds out how the last run ended if no log is newer than the files: in a copy that was made
-    /// while an engine moved rows to files, or after a command was killed that had moved all of them.
+    /// Determines how the last run ended if no log is newer than the files. This happens in a copy made
+    /// while an engine moved rows to files, or after a killed command that had moved all rows.
     fn end_after(&mut self, parts: &[Arc<Part>], wall: Timestamp) {
-        // If files cannot be read, the logs know best.
+        // If the files cannot be read, keep what the logs say.
         let Ok(Some(last)) = last_event(parts) else {
             return;
         };
         let of_log = self.interrupted.map(|mark| mark.key.time);
         let of_files = parts.iter().map(|part| part.row.last_time).max();
-        // A source may be ahead of its time.
+        // A source's clock may be ahead.
         let of_files = of_files.map(|time| time.min(wall.as_nanos()));
         let time = of_log.max(of_files).unwrap_or(last.key.time);
         let is_running = last.event == HistoryEvent::Started;
         self.interrupted = is_running.then(|| interruption_at(time, last.key.epoch));
     }
 
-    /// Reads the logs, up to these ends. Rows up to the segment `sealed` are in files.
+    /// Reads the logs, each up to its end in `ends`. Rows of segments up to `sealed` are in files.
     pub(crate) fn read(
         folder: &Path,
         sealed: u64,
@@ -96,7 +95,7 @@ impl Unsealed {
             let recovered = log::recover_up_to(&log::path(folder, number), number, end)?;
             found.newest = found.newest.max(number);
             if recovered.last_commit.is_some() {
-                // Overwritten by what a newer log says.
+                // A newer log overwrites this.
                 found.interrupted = interruption(&recovered);
                 found.newest_commit = number;
             }
@@ -112,7 +111,7 @@ impl Unsealed {
         Ok(found)
     }
 
-    /// Adds how the last run ended, if it did not stop in an orderly way, as a segment of its own.
+    /// If the last run ended without an orderly stop, adds that event in a segment of its own.
     pub(crate) fn add_end(&mut self, sealed: u64) {
         if let Some(mark) = self.interrupted.take() {
             let mut rows = Rows::new(None);
@@ -125,7 +124,7 @@ impl Unsealed {
     }
 }
 
-/// Adds the rows of a log to its segment. Returns what is damaged in it.
+/// Adds the rows of a log to its segment. Returns the damage in the log, if any.
 pub(crate) fn fill(
     segment: &mut Segment,
     recovered: &Recovered,
@@ -147,7 +146,7 @@ pub(crate) fn fill(
     })
 }
 
-/// Returns the event of a run that ended with this log, if it did not stop in an orderly way.
+/// Returns an event if the run that wrote this log ended without an orderly stop.
 pub(crate) fn interruption(recovered: &Recovered) -> Option<HistoryMark> {
     let last = recovered.last_commit.filter(|_| !recovered.is_stopped)?;
     Some(interruption_at(last.as_nanos(), recovered.last_epoch()))
@@ -164,7 +163,7 @@ fn interruption_at(time: i64, epoch: u64) -> HistoryMark {
     }
 }
 
-/// Returns the last start or end of an engine that is in files.
+/// Returns the last start or end of an engine in these files.
 fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
     let mut parts: Vec<&Arc<Part>> = parts.iter().collect();
     parts.sort_by_key(|part| Reverse(part.row.last_time));
@@ -183,10 +182,10 @@ fn last_event(parts: &[Arc<Part>]) -> Result<Option<HistoryMark>, Error> {
     Ok(last)
 }
 
-/// Returns the series of a log that are not known yet.
+/// Returns the series of a log that are not in `known`.
 ///
 /// # Errors
-/// A series is known with another name or type.
+/// A series has another name or type in `known`.
 pub(crate) fn unknown(of_log: &[Series], known: &[Series]) -> Result<Vec<Series>, Error> {
     let mut new: Vec<Series> = Vec::new();
     let mut by_id: HashMap<u32, &Series> = known.iter().map(|one| (one.id, one)).collect();
@@ -208,7 +207,7 @@ pub(crate) fn unknown(of_log: &[Series], known: &[Series]) -> Result<Vec<Series>
     Ok(new)
 }
 
-/// Events for the stretches of a log that are damaged, each after the last commit before it.
+/// Returns an event for each damaged section of a log, at the time of the last commit before it.
 fn losses(damage: &[Option<Timestamp>], epoch: u64, wall: Timestamp) -> Rows {
     let mut rows = Rows::new(None);
     for before in damage {

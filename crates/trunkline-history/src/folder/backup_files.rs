@@ -1,8 +1,7 @@
-//! The files of a history for those who copy it: what a copy needs, and whether it is intact.
+//! Access to the files of a history for backups: which files a copy needs, and whether they are intact.
 //!
-//! A copy is consistent if it has the logs as they were first, then the catalogue, then the files
-//! that this catalogue lists: when the copy is opened, a log whose segment is in the catalogue is
-//! dropped.
+//! A copy is consistent if it is made in this order: the logs, the catalogue, then the files that this
+//! catalogue lists. When the copy is opened, a log whose segment is in the catalogue is dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,11 +24,11 @@ use crate::{lock_file, log};
 pub struct LogFile {
     /// Number of its segment.
     pub segment: u64,
-    /// Its place.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// Returns the logs in a folder, in ascending order of their segments; none if there is no folder.
+/// Returns the logs in a folder, in ascending segment order; none if the folder does not exist.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -45,7 +44,7 @@ pub fn logs(folder: &Path) -> Result<Vec<LogFile>, HistoryError> {
     Ok(logs.collect())
 }
 
-/// Returns what is damaged in a log; empty if nothing is. A commit that was cut off is no damage.
+/// Describes the damage in a log; empty if there is none. A truncated last commit is not damage.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -69,7 +68,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Path within the folder of the history, such as `samples/date=2026-11-28/0000000011.parquet`.
+    /// Path relative to the history's folder, such as `samples/date=2026-11-28/0000000011.parquet`.
     pub fn path(&self) -> &str {
         &self.row.path
     }
@@ -79,19 +78,19 @@ impl Listed {
         self.row.bytes
     }
 
-    /// A checksum that differs if the contents do.
+    /// A checksum that identifies the content.
     pub fn identity(&self) -> u32 {
         self.row.footer
     }
 
-    /// The part of the path that the file shares with those that belong to it, such as its summary:
-    /// the folder of the date, and the name without its extension.
+    /// The part of the path that the file shares with its companion files, such as its summary: the
+    /// folder of the date, and the name without its extension.
     pub fn stem(&self) -> &str {
         stem_of(&self.row.path).unwrap_or_default()
     }
 
-    /// Returns what is damaged in a file of a folder, which is this one or belongs to it; empty if
-    /// nothing is. `inside` is its path within the folder. Reads all of it.
+    /// Describes the damage in this file or one of its companions; empty if there is none. `inside` is
+    /// the path relative to the folder. Reads the whole file.
     pub fn damage(&self, folder: &Path, inside: &str) -> String {
         match self.check(folder, inside) {
             Ok(()) => String::new(),
@@ -117,8 +116,8 @@ impl Listed {
     }
 }
 
-/// Returns true for the path of a file within the folder of a history that has nothing which the
-/// Parquet files lack: a summary, or the second copy of a footer.
+/// Returns true if the path, relative to the history's folder, is that of a file that can be derived
+/// from the Parquet files: a summary, or the second copy of a footer.
 #[must_use]
 pub fn is_redundant(inside: &str) -> bool {
     let folder = inside.split_once('/').map(|(folder, _)| folder);
@@ -126,18 +125,18 @@ pub fn is_redundant(inside: &str) -> bool {
 }
 
 /// Returns the date and name of a file in a folder such as `samples` or `summaries`, without the
-/// extension; `None` if the path is not of that form.
+/// extension. Returns `None` if the path does not have that form.
 pub fn stem_of(path: &str) -> Option<&str> {
     let (_, inside) = path.split_once('/')?;
     let (stem, _) = inside.split_once('.')?;
     inside.starts_with("date=").then_some(stem)
 }
 
-/// Checks a copy of a catalogue and its write-ahead log, makes it one file, and returns the Parquet
-/// files that it lists.
+/// Checks a copy of a catalogue, merges its write-ahead log into the main file, and returns the Parquet
+/// files that the catalogue lists.
 ///
 /// # Errors
-/// The copy is not a catalogue, or it is damaged or of a newer version.
+/// The copy is not a catalogue, is damaged, or was written by a newer version.
 pub fn settle_catalogue(path: &Path) -> Result<Vec<Listed>, HistoryError> {
     try_settle(path).map_err(|error| error.of(path))
 }
@@ -163,14 +162,14 @@ fn try_settle(path: &Path) -> Result<Vec<Listed>, Error> {
     Ok(rows.into_iter().map(|row| Listed { row }).collect())
 }
 
-/// A lock that keeps engines from recording in a folder, until it is dropped.
+/// A lock that keeps engines from recording in a folder. It is released on drop.
 #[derive(Debug)]
 pub struct FolderLock {
     _file: File,
 }
 
 impl FolderLock {
-    /// Locks the folder of a history. Returns `None` if there is none.
+    /// Locks the folder of a history. Returns `None` if the folder does not exist.
     ///
     /// # Errors
     /// An engine records in the folder.

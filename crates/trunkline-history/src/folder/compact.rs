@@ -1,4 +1,4 @@
-//! Brings a folder into order that no engine records into.
+//! Compacts a folder into which no engine records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -19,34 +19,34 @@ use crate::paths::{CATALOGUE, remove_if_there};
 use crate::rules::keep_of;
 use crate::{lock_file, log};
 
-/// Files of one date that are joined at once, at least.
+/// Minimum number of files of one date that are joined at once.
 const FILES_MIN: usize = 2;
 
-/// What was done to a folder.
+/// The results of [`compact`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Compacted {
-    /// Logs whose rows are in files now.
+    /// Number of logs whose rows were moved to files.
     pub logs: u64,
-    /// Files that were joined, and the files that they became.
+    /// Number of files that were joined.
     pub joined: u64,
-    /// See [`joined`](Self::joined).
+    /// Number of files that resulted from joining.
     pub joined_to: u64,
-    /// Rows and events that were removed because they were older than `keep`.
+    /// Number of rows and events that were removed because they were older than `keep`.
     pub removed_rows: u64,
-    /// Files of which one of the two footers was written again.
+    /// Number of files with a restored footer.
     pub repaired: u64,
-    /// Files of rows now.
+    /// Number of files of rows after compaction.
     pub files: u64,
-    /// What could not be read, and was left as it is; in sentences.
+    /// Unreadable data, which was left as it is; in sentences.
     pub damage: Vec<String>,
 }
 
 /// Moves the rows of all logs to files, joins small files, removes rows that the rules do not keep,
-/// and writes damaged footers again. Without rules, nothing is removed. `wall` is the current time.
-/// `go_on` is called after each step; when it returns false, the rest is left undone.
+/// and restores damaged footers. Without rules, nothing is removed. `wall` is the current time.
+/// `go_on` is called after each step; if it returns false, the remaining steps are skipped.
 ///
 /// # Errors
-/// [`FolderError`]; what was done before is kept.
+/// [`FolderError`]; completed steps are kept.
 pub fn compact(
     folder: &Path,
     rules: &[HistoryRule],
@@ -65,7 +65,7 @@ struct Tidy<'a> {
     rules: &'a [HistoryRule],
     now: i64,
     catalogue: Catalogue,
-    /// In the order of their names and ids.
+    /// Sorted by name and id.
     series: Vec<Series>,
     parts: Vec<Arc<Part>>,
     unsealed: Unsealed,
@@ -120,14 +120,14 @@ impl<'a> Tidy<'a> {
         for part in self.parts.clone() {
             self.repair(&part);
         }
-        // The last of these is how the last run ended; until it is in a file, the log says so.
+        // The last segment may say how the last run ended; until it is in a file, the log says so.
         let segments = std::mem::take(&mut self.unsealed.segments);
         for segment in segments {
             let rules = self.rules;
             let keep = |series: &Series| keep_of(rules, series);
             let mut added = seal::seal(self.folder, &segment, &self.series, &keep)?;
             if rules.is_empty() {
-                // The engine then finds out how long the rows are kept.
+                // The engine determines later how long the rows are kept.
                 added
                     .iter_mut()
                     .for_each(|part| part.expires = part.last_time);
@@ -169,8 +169,8 @@ impl<'a> Tidy<'a> {
                     self.replace(&chosen, joined.into_iter().collect())?;
                 }
                 Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
-                    // They stay as they are; what can be read of them is read. One that is damaged
-                    // does not keep the others from being joined.
+                    // The files stay as they are; queries return their readable rows. A damaged file
+                    // does not prevent the others from being joined.
                     let is_damaged = |part: &&Arc<Part>| !is_readable(part, &self.series);
                     let damaged: Vec<_> = chosen.iter().filter(is_damaged).collect();
                     if damaged.is_empty() {
@@ -206,7 +206,7 @@ impl<'a> Tidy<'a> {
         let rules = self.rules;
         let keep = |series: &Series| keep_of(rules, series);
         for part in self.parts.clone() {
-            // One that cannot be read is kept: nobody knows how old its rows are.
+            // Keep a file that cannot be read: the age of its rows is unknown.
             let expires = join::expiry(&part, &self.series, &keep);
             if expires.is_ok_and(|expires| expires < self.now) {
                 self.replace(std::slice::from_ref(&part), Vec::new())?;
@@ -219,7 +219,7 @@ impl<'a> Tidy<'a> {
     fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
         self.catalogue.replace_parts(&paths, &added, None)?;
-        // A file with the name of one that it replaces is not removed.
+        // Do not remove a replaced file whose name a new file has.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         self.parts.retain(|part| !paths.contains(&part.row.path));
         let added = added

@@ -1,4 +1,4 @@
-//! Rows of an answer as Arrow batches, for files of other programs.
+//! Converts rows of an answer to Arrow batches, for files of other programs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,16 +18,16 @@ static EXPORTED: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     Arc::new(Schema::new(fields))
 });
 
-/// The columns of [`arrow_batch`]: those of the files of a history, with the type and the units.
+/// The columns of [`arrow_batch`]: those of the history's files, with the type and the units.
 #[must_use]
 pub fn arrow_schema() -> Arc<Schema> {
     Arc::clone(&EXPORTED)
 }
 
-/// Returns the rows and events of a series in the order of time; `None` if it has intervals.
+/// Returns the rows and events of a series in time order, or `None` if it has intervals.
 ///
 /// # Errors
-/// The values are not of the type of the series.
+/// The values do not have the type of the series.
 pub fn arrow_batch(series: &HistorySeries) -> Result<Option<RecordBatch>, HistoryError> {
     let SeriesData::Rows(rows) = &series.data else {
         return Ok(None);

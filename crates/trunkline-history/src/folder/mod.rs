@@ -1,4 +1,4 @@
-//! A folder that is read without recording into it, also while an engine does.
+//! Reads a folder without recording into it, even while an engine records.
 
 pub mod backup_files;
 pub(crate) mod compact;
@@ -29,19 +29,19 @@ use crate::paths::{CATALOGUE, SET_APART};
 use crate::query::{self, View};
 use crate::{lock_file, log};
 
-/// The folder of a history, for reading. Nothing in the folder is changed, and an engine may record
-/// into it meanwhile.
+/// The folder of a history, opened for reading. It does not change the folder, and an engine may
+/// record at the same time.
 ///
-/// It has what was recorded until it was opened. If the engine has replaced files since, everything
-/// is read again.
+/// It has everything recorded up to the time it was opened. If the engine has replaced files since, the
+/// folder is read again.
 pub struct HistoryFolder {
     folder: PathBuf,
     content: FolderContent,
 }
 
-/// What a folder had at one moment.
+/// The content of a folder at one moment.
 pub(crate) struct FolderContent {
-    /// In the order of their names and ids.
+    /// Sorted by name and id.
     pub(crate) series: Vec<Series>,
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
     pub(crate) segments: Vec<Arc<Segment>>,
@@ -51,7 +51,7 @@ pub(crate) struct FolderContent {
 /// The reason why a folder cannot be read or changed.
 #[derive(Debug)]
 pub enum FolderError {
-    /// There is no such folder, or it has no history.
+    /// The folder does not exist, or has no history.
     NoHistory {
         /// The folder.
         folder: PathBuf,
@@ -146,7 +146,7 @@ pub struct FolderSeries {
     pub units: String,
     /// Number of updates and events.
     pub rows: u64,
-    /// Time of the first and of the last of these; `None` if there are none.
+    /// Times of the first and the last of these; `None` if there are none.
     pub times: Option<(Timestamp, Timestamp)>,
 }
 
@@ -157,23 +157,23 @@ pub struct FolderInfo {
     pub is_in_use: bool,
     /// Number of series.
     pub series: u64,
-    /// Number of updates and events, also of those of the engine.
+    /// Number of updates and events, including the engine's events.
     pub rows: u64,
-    /// Time of the first and of the last of these; `None` if there are none.
+    /// Times of the first and the last of these; `None` if there are none.
     pub times: Option<(Timestamp, Timestamp)>,
     /// Number of files of rows.
     pub files: u64,
-    /// Bytes of these.
+    /// Size of these files in bytes.
     pub file_bytes: u64,
     /// Number of logs whose rows are not in files yet.
     pub logs: u64,
-    /// Number of updates and events in these.
+    /// Number of updates and events in these logs.
     pub log_rows: u64,
-    /// Bytes of these.
+    /// Size of these logs in bytes.
     pub log_bytes: u64,
-    /// Bytes of all files of the folder.
+    /// Size of all files in the folder in bytes.
     pub bytes: u64,
-    /// Number of files that the catalogue did not have when an engine started.
+    /// Number of files that were not in the catalogue when an engine started.
     pub set_apart: u64,
 }
 
@@ -190,7 +190,7 @@ impl HistoryFolder {
         }
     }
 
-    /// Answers a query, as the engine does. `wall` is the current time.
+    /// Answers a query as the engine does. `wall` is the current time.
     ///
     /// # Errors
     /// [`FolderError`].
@@ -225,7 +225,7 @@ impl HistoryFolder {
         Err(Error::Changing)
     }
 
-    /// Reads the folder again if files of it were replaced. Returns false if none were.
+    /// Reads the folder again if the engine has replaced files. Returns false if it has not.
     fn refresh(&mut self, wall: Timestamp) -> Result<bool, Error> {
         let now = Snapshot::read(&self.folder)?;
         let paths: HashSet<&str> = now.parts.iter().map(|row| row.path.as_str()).collect();
@@ -237,7 +237,7 @@ impl HistoryFolder {
         Ok(true)
     }
 
-    /// Returns the series, in the order of their names, and what could not be read.
+    /// Returns the series in name order, and a description of unreadable data.
     ///
     /// # Errors
     /// [`FolderError`].
@@ -303,7 +303,7 @@ impl HistoryFolder {
             ..FolderInfo::default()
         };
         for segment in segments {
-            // One that was only made up of how the last run ended has none.
+            // A segment that only says how the last run ended has no log.
             if let Ok(found) = std::fs::metadata(log::path(&self.folder, segment.number)) {
                 info.logs += 1;
                 info.log_bytes += found.len();
@@ -326,7 +326,7 @@ impl HistoryFolder {
                     continue;
                 }
                 info.bytes += found.len();
-                // The second copies of footers belong to files that are counted.
+                // The second copies of footers belong to files that are counted already.
                 let is_copy = entry.path().extension().is_some_and(|end| end == "footer");
                 let is_apart = folder.starts_with(self.folder.join(SET_APART));
                 info.set_apart += u64::from(is_apart && !is_copy);
@@ -336,7 +336,7 @@ impl HistoryFolder {
     }
 }
 
-/// Rows of each series with their first and last time.
+/// Number of rows of each series, with their first and last time.
 type Totals = HashMap<u32, (u64, Option<(i64, i64)>)>;
 
 impl FolderContent {
@@ -349,7 +349,7 @@ impl FolderContent {
             let unsealed = Unsealed::beside(folder, &parts, &[], wall);
             let after = snapshot_of(folder)?;
             match unsealed {
-                // Otherwise a log may have become files between the two.
+                // If the parts changed, a log may have become files in between.
                 Ok(unsealed) if after.parts == before.parts => {
                     return Self::of(folder, after, parts, unsealed);
                 }
@@ -372,7 +372,7 @@ impl FolderContent {
         let mut series = snapshot.series;
         series.extend(unsealed::unknown(&unsealed.series, &series)?);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        // An engine that records is not interrupted.
+        // While an engine records, the last run has not ended.
         if !lock_file::is_held(folder)? {
             unsealed.add_end(sealed);
         }
@@ -384,7 +384,7 @@ impl FolderContent {
         })
     }
 
-    /// Returns the rows of each series, and what cannot be read.
+    /// Returns the totals of each series, and a description of unreadable data.
     fn totals(&self) -> (Totals, Vec<String>) {
         let mut damage: Vec<String> = self.damaged_logs.iter().map(DamagedLog::sentence).collect();
         let mut totals = Totals::new();
@@ -414,7 +414,7 @@ impl FolderContent {
     }
 }
 
-/// Reads the catalogue of a folder that must have a history.
+/// Reads the catalogue of a folder that should have a history.
 fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
     match Snapshot::read(folder) {
         Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Err(absence(folder)?),
@@ -422,7 +422,7 @@ fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
     }
 }
 
-/// Returns why there is no catalogue.
+/// Returns the reason why there is no catalogue.
 pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
     if spool::is_spool(folder) {
         return Ok(Error::IsSpool);

@@ -1,9 +1,9 @@
-//! Makes a new catalogue from the files and logs of a folder.
+//! Creates a new catalogue from the files and logs of a folder.
 //!
-//! Files are left as they are. Some of them may have the same rows, if the engine was killed while it
-//! moved rows from the log to files or joined files. A file is not entered if its rows are in a log
-//! that is still needed, or in a joined file. When an engine starts, it deletes these, and sets apart
-//! the files that cannot be read.
+//! Files are left as they are. Some may have the same rows, if the engine was killed while it moved
+//! rows from the log to files or joined files. A file is not entered if its rows are in a log that is
+//! still needed, or in a joined file. When an engine starts, it deletes such files, and sets apart
+//! files that cannot be read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::folder::verify::Finding;
 use crate::paths::{CATALOGUE, CATALOGUE_LOG, SET_APART, UNFINISHED};
 use crate::{lock_file, log};
 
-/// A new catalogue.
+/// The results of [`rebuild`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rebuilt {
     /// Number of series.
@@ -33,7 +33,7 @@ pub struct Rebuilt {
     pub files: u64,
     /// Number of updates and events in these files.
     pub rows: u64,
-    /// Where the former catalogue is now; `None` if there was none.
+    /// Path of the old catalogue; `None` if there was none.
     pub former: Option<String>,
     /// Files that were left out, with the reasons.
     pub left_out: Vec<Finding>,
@@ -47,7 +47,7 @@ pub(crate) struct Found {
     segments: Vec<(u64, u64)>,
 }
 
-/// What the files and logs of a folder say.
+/// What the files and logs of a folder say about themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) parts: Vec<PartRow>,
@@ -58,7 +58,7 @@ pub(crate) struct Scanned {
 /// Writes a new catalogue. `wall` is the current time.
 ///
 /// # Errors
-/// [`FolderError`]; the former catalogue is then unchanged.
+/// [`FolderError`]; the old catalogue is then unchanged.
 pub fn rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, FolderError> {
     try_rebuild(folder, wall).map_err(|error| FolderError::of(error, folder))
 }
@@ -83,7 +83,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
     copy_spool_logs(folder, &mut catalogue)?;
-    // Moves everything to the one file.
+    // Moves the write-ahead log into the main file.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
     let former = set_apart(folder)?;
@@ -98,7 +98,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     })
 }
 
-/// Takes over which logs of spools are in files. Only the former catalogue has this.
+/// Copies the list of spool logs whose rows are in files. Only the old catalogue has it.
 fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
     let Ok(former) = Snapshot::read(folder) else {
         return Ok(());
@@ -109,9 +109,9 @@ fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error
     Ok(())
 }
 
-/// Moves the catalogue to a folder of its own, and returns its path.
+/// Moves the catalogue to a folder of its own, and returns its new path.
 fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
-    // The log last: a catalogue without its log is one of an earlier time, which an engine would use.
+    // Move the log last: an engine would use a catalogue without its log, which is an older state.
     let names = [CATALOGUE, "catalogue.sqlite-shm", CATALOGUE_LOG];
     let mut names = names
         .into_iter()
@@ -152,8 +152,8 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     let is_joined = |one: &Found| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
     let in_joined =
         |one: &Found| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
-    // Segments are sealed one after the other, and joined only afterwards. So only the newest one
-    // may be in files that are not all there are of it.
+    // Segments are sealed one after the other, and joined only afterwards. So only the newest segment
+    // may have been written to its files incompletely.
     let open = Some(newest).filter(|newest| logs.contains(newest) && !found.iter().any(in_joined));
     let is_in_log = |one: &Found| !is_joined(one) && Some(one.row.segment) == open;
     let is_part_of = |one: &Found, other: &Found| {
@@ -163,7 +163,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
                 .iter()
                 .any(|(first, last)| first <= from && to <= last)
         };
-        // Of two with the same segments, one is entered.
+        // Of two files with the same segments, only one is entered.
         (one.row.path < other.row.path || one.segments != other.segments)
             && one.row.path != other.row.path
             && one.segments.iter().all(contains)
@@ -203,7 +203,7 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     Ok(scanned)
 }
 
-/// Returns the series of a file that are not known yet, or the name of one that contradicts.
+/// Returns the series of a file that are not known yet, or the name of a contradicting one.
 fn unknown(
     of_file: &[(Series, SeriesSpan)],
     known: &HashMap<u32, Series>,
@@ -237,7 +237,7 @@ fn read(folder: &Path, path: &str) -> Result<Found, Error> {
         last_time,
         rows: spans().map(|span| span.rows).sum(),
         bytes: data_bytes + footer.bytes.len() as u64,
-        // The engine then finds out how long the rows are kept.
+        // The engine determines later how long the rows are kept.
         expires: last_time,
         data_bytes,
         footer: footer.sum(),

@@ -1,4 +1,4 @@
-//! Checks a folder: every checksum, every row, and whether files, summaries and catalogue agree.
+//! Verifies a folder: every checksum, every row, and that files, summaries and catalogue agree.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -24,44 +24,44 @@ use crate::folder::{FolderError, absence};
 use crate::paths::CATALOGUE;
 use crate::{lock_file, log};
 
-/// Findings that are kept; the others are counted.
+/// Maximum number of findings kept; further ones are only counted.
 const FINDINGS_MAX: usize = 10_000;
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Damage of a folder.
+/// A finding: damage in a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The file, within the folder.
+    /// Path of the file, relative to the folder.
     pub file: String,
-    /// Where the damage begins in the file, if that is known.
+    /// Offset in the file at which the damage begins, if known.
     pub byte: Option<u64>,
-    /// The variable of the rows that cannot be read; `None` if there are none, or of all variables.
+    /// The variable whose rows cannot be read; `None` if no rows are affected, or rows of all variables.
     pub variable: Option<String>,
-    /// The times of the first and the last of these rows.
+    /// The times of the first and the last affected row.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
-    /// What to do about it.
+    /// Suggested remedy.
     pub advice: &'static str,
 }
 
-/// The result of a check.
+/// The results of [`verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
     /// Number of files of rows.
     pub files: u64,
     /// Number of logs whose rows are not in files yet.
     pub logs: u64,
-    /// Number of updates and events that can be read.
+    /// Number of readable updates and events.
     pub rows: u64,
     /// Number of bytes of files and logs.
     pub bytes: u64,
-    /// What is wrong, at most 10,000 findings.
+    /// The damage found, at most 10,000 findings.
     pub findings: Vec<Finding>,
-    /// Number of findings that were not kept.
+    /// Number of findings beyond that limit.
     pub findings_dropped: u64,
-    /// False if the check was ended before it was complete.
+    /// False if `progress` ended the check early.
     pub is_complete: bool,
 }
 
@@ -81,7 +81,7 @@ impl Finding {
         }
     }
 
-    /// One finding for each place at which a log is damaged.
+    /// Returns a finding for each damaged section of a log.
     pub(crate) fn of_log(damaged: &DamagedLog) -> impl Iterator<Item = Self> + '_ {
         let file = format!("log-{:010}.tlh", damaged.segment);
         damaged.after.iter().map(move |after| {
@@ -98,9 +98,8 @@ impl Finding {
     }
 }
 
-/// Checks a folder, also while an engine records into it. `wall` is the current time. `progress` is
-/// called with the number of bytes that were checked and that of all of them; the check ends when it
-/// returns false.
+/// Verifies a folder, even while an engine records into it. `wall` is the current time. `progress` is
+/// called with the number of bytes checked and the total; if it returns false, the check ends.
 ///
 /// # Errors
 /// [`FolderError`]: there is no history, or the folder cannot be read at all. Damage is not an error.
@@ -136,7 +135,7 @@ fn try_verify(
             let Verified { files, rows, .. } = check.result;
             let (found, dropped) = (check.result.findings.len(), check.result.findings_dropped);
             check.part(&Part::new(folder, row.clone()), &by_id);
-            // An engine may have replaced the file meanwhile.
+            // An engine may have replaced the file in the meantime.
             if check.result.findings.len() > found && !is_listed(folder, row) {
                 check.result.findings.truncate(found);
                 check.result = Verified {
@@ -151,7 +150,7 @@ fn try_verify(
             }
         }
         seen.extend(parts.iter().map(|part| part.path.clone()));
-        // What an engine has entered meanwhile.
+        // Next, check files that an engine has entered in the meantime.
         let Ok(now) = Snapshot::read(folder) else {
             break;
         };
@@ -175,7 +174,7 @@ fn is_listed(folder: &Path, row: &PartRow) -> bool {
 struct Check<'a> {
     folder: &'a Path,
     result: Verified,
-    /// Bytes of all files.
+    /// Total bytes to check.
     all: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
 }
@@ -194,7 +193,7 @@ impl Check<'_> {
         self.result.is_complete &= (self.progress)(done, self.all.max(done));
     }
 
-    /// Returns what the catalogue has; without one, what a new one would have.
+    /// Returns the content of the catalogue, or of a rebuilt one if it is missing or damaged.
     fn catalogue(&mut self, wall: Timestamp) -> Result<(Vec<Series>, Vec<PartRow>), Error> {
         let error = match Snapshot::checked(self.folder) {
             Ok(snapshot) => return Ok((snapshot.series, snapshot.parts)),
@@ -238,7 +237,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks both copies of the footer, and returns a good one.
+    /// Checks the footer and its copy, and returns an intact one.
     fn footers(&mut self, part: &Part) -> Result<Option<Footer>, Error> {
         let path = part.row.path.as_str();
         let (of_file, of_copy) = part.footers()?;
@@ -272,7 +271,7 @@ impl Check<'_> {
         Ok(of_file.or(of_copy))
     }
 
-    /// Compares the blocks before the footer with their checksums, and returns those that differ.
+    /// Compares the blocks before the footer with their checksums, and returns the damaged ones.
     fn blocks(&mut self, part: &Part, footer: &Footer) -> Result<BTreeSet<u64>, Error> {
         let sums = footer.content()?.sums;
         let mut bad = BTreeSet::new();
@@ -307,7 +306,7 @@ impl Check<'_> {
         Ok(bad)
     }
 
-    /// Reads all rows.
+    /// Reads all rows of a part, and compares them with the catalogue and the summaries.
     fn content(
         &mut self,
         part: &Part,
@@ -354,7 +353,7 @@ impl Check<'_> {
                 read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)])
             {
                 unreadable.insert(one.id);
-                // Otherwise these are named already.
+                // Damaged blocks have been reported already.
                 if bad_blocks.is_empty() {
                     let times = part.times_of_rows(*span, from, to)?;
                     self.find(Finding {
@@ -366,7 +365,7 @@ impl Check<'_> {
             }
             let filled = builder.map(SummaryBuilder::finish).filter(|_| is_whole);
             if let (Some(filled), Some(summary)) = (filled, widths)
-                // As text, so that what is not a number is equal to itself.
+                // Compared as text, so that NaN equals NaN.
                 && format!("{filled:?}") != format!("{:?}", summary.buckets)
             {
                 let name = part.summary_name(self.folder);
@@ -384,7 +383,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Names the rows that a damaged block has.
+    /// Reports the rows in a damaged block.
     fn bad_block(
         &mut self,
         part: &Part,
@@ -428,7 +427,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Returns the summaries of a part, if they are good.
+    /// Returns the summaries of a part if they are intact.
     fn summaries(&mut self, part: &Part) -> Option<HashMap<u32, Arc<summary::Summary>>> {
         if part.row.summary == 0 {
             return None;
@@ -448,7 +447,7 @@ impl Check<'_> {
         None
     }
 
-    /// Reads the rows of a series, and returns those that cannot be read.
+    /// Reads the rows of a series, and returns the ranges that cannot be read.
     fn series(
         &mut self,
         part: &Part,
@@ -477,7 +476,7 @@ impl Check<'_> {
                 Ok(taken)
             });
             let taken = taken.or_else(|_| {
-                // Page by page, as queries do.
+                // Fall back to reading page by page, as queries do.
                 rows = one.rows();
                 let page = page_end(next)?;
                 part.read(one, next, page, Projection::Whole, &mut rows)?;
@@ -542,8 +541,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Names files that the catalogue does not have. An engine that records may be about to enter
-    /// them.
+    /// Reports files that are not in the catalogue, unless an engine is recording, which may be about
+    /// to enter them.
     fn strangers(&mut self, known: &HashSet<String>) -> Result<(), Error> {
         if lock_file::is_held(self.folder)? {
             return Ok(());
@@ -560,7 +559,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns false if the rows do not follow each other and those before.
+/// Returns false if the rows are not in order, or do not follow the previous ones.
 fn is_in_order(rows: &Rows, last: &mut Option<RowKey>, times: &mut Option<(i64, i64)>) -> bool {
     let mut is_sorted = rows.is_sorted() && rows.marks().is_sorted_by_key(|mark| mark.key);
     let of_rows = [0, rows.len().wrapping_sub(1)];

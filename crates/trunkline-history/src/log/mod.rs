@@ -13,14 +13,14 @@
 //! definition  varint length | name | varint length | units | data type
 //! ```
 //!
-//! CRCs are CRC32C, numbers little-endian. The CRC of a frame's header covers its first 12 bytes,
+//! CRCs are CRC32C; numbers are little-endian. The CRC of a frame's header covers its first 12 bytes,
 //! the segment and the frame's offset in the file (both u64), so that a copy of a frame within a
 //! value is not mistaken for a frame. A commit is one or more frames, written in one call and
 //! followed by `fdatasync`. A series is defined before its first rows in a segment, so that a log
 //! can be read without the catalogue. A log of the spool begins with the segment that it continues
-//! and the number of bytes that were acknowledged of its log: rows after these are in the spool. A
-//! frame whose CRC does not match is skipped and reported if
-//! valid frames follow. Otherwise a crash interrupted its commit, which was never acknowledged.
+//! and the number of acknowledged bytes of that segment's log: rows beyond them are in the spool. A
+//! frame whose CRC does not match is skipped, and reported if valid frames follow. Otherwise a crash
+//! interrupted its commit, which was never acknowledged.
 
 pub(crate) mod spool;
 pub(crate) mod tail;
@@ -41,12 +41,11 @@ const MAGIC: &[u8; 8] = b"TLHIST01";
 const HEAD: usize = 24;
 const FRAME_MAGIC: &[u8; 4] = b"TLHF";
 const FRAME_HEAD: usize = 16;
-/// Payload size beyond which a commit starts another frame, so that little is lost if one is
-/// damaged.
+/// Payload size beyond which a commit starts another frame, so that a damaged frame costs few rows.
 const FRAME_BYTES: usize = 192 << 10;
 /// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
-/// Kind of the item that names the end of the log that this one continues.
+/// Kind of the item with the end of the log that this one continues.
 const END_ITEM: u64 = 1;
 /// Values of the flag of a frame.
 const STOPPED: u8 = 1;
@@ -60,7 +59,7 @@ pub(crate) struct LogEnd {
     pub(crate) bytes: u64,
 }
 
-/// The file that rows are appended to.
+/// A log file opened for appending rows.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: File,
@@ -70,13 +69,13 @@ pub(crate) struct Log {
     /// True if bytes beyond `len` may have been written by a commit that failed.
     is_dirty: bool,
     buffer: Vec<u8>,
-    /// Series that are defined in this segment.
+    /// Series defined in this segment.
     defined: HashSet<u32>,
     /// Series that the commit under construction defines.
     defining: Vec<u32>,
 }
 
-/// The path of a segment's log.
+/// Returns the path of a segment's log.
 pub(crate) fn path(folder: &Path, segment: u64) -> PathBuf {
     folder.join(format!("log-{segment:010}.tlh"))
 }
@@ -104,7 +103,7 @@ impl Log {
         Self::create_with(&options, folder, segment)
     }
 
-    /// The same where a file of this name must not be replaced.
+    /// As [`create`](Self::create), but fails if the file exists.
     pub(crate) fn create_new(folder: &Path, segment: u64) -> Result<Self, Error> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -116,7 +115,7 @@ impl Log {
         let file = options.open(&path)?;
         let created = Self::begin_file(file, folder, segment);
         if created.is_err() {
-            // If it stays, it is a log without rows.
+            // If the file remains, it is a log without rows.
             let _ = std::fs::remove_file(path);
         }
         created
@@ -171,7 +170,7 @@ impl Log {
         self.len
     }
 
-    /// The end of what was acknowledged.
+    /// Returns the end of the acknowledged part.
     pub(crate) fn end(&self) -> LogEnd {
         LogEnd {
             segment: self.segment,
@@ -179,8 +178,8 @@ impl Log {
         }
     }
 
-    /// Removes what a failed commit may have left. That a reader does not find it otherwise either
-    /// is up to the log that continues this one.
+    /// Truncates what a failed commit may have left. Errors are ignored: the log that continues this
+    /// one says where its acknowledged part ends.
     pub(crate) fn cut(&mut self) {
         if self.is_dirty {
             let _ = self.file.set_len(self.len);
@@ -192,7 +191,7 @@ impl Log {
 /// A commit under construction.
 pub(crate) struct Commit<'a> {
     log: &'a mut Log,
-    /// Where the current frame begins.
+    /// Offset of the current frame in the buffer.
     frame: Option<usize>,
 }
 
@@ -241,7 +240,7 @@ impl Commit<'_> {
     fn item(&mut self, kind: u64, put: impl FnOnce(&mut Vec<u8>)) {
         let buffer = &mut self.log.buffer;
         put_varint(buffer, kind);
-        // The length is not known yet; five bytes hold it as a varint of fixed length.
+        // The length is not known yet: reserve five bytes, a varint of fixed length.
         let at = buffer.len();
         buffer.extend_from_slice(&[0; 5]);
         put(buffer);
@@ -306,16 +305,16 @@ impl Commit<'_> {
         self.open_frame(time, STOPPED);
     }
 
-    /// Adds a frame that marks that a log in the other folder continues this one.
+    /// Adds a frame which says that a log in the other folder continues this one.
     pub(crate) fn hand_over(&mut self, time: Timestamp) {
         self.close_frame();
         self.open_frame(time, CONTINUED);
     }
 
-    /// Writes the frames that were added, and returns when they are durable.
+    /// Writes the frames, which are then durable.
     ///
     /// # Errors
-    /// If the write fails. Nothing was committed, and the caller may try again.
+    /// The write failed. Nothing was committed, and the caller may try again.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.close_frame();
         match self.log.buffer.is_empty() {
@@ -325,14 +324,14 @@ impl Commit<'_> {
     }
 }
 
-/// The checksum of a frame's header.
+/// Computes the checksum of a frame's header.
 fn head_crc(head: &[u8], segment: u64, place: u64) -> u32 {
     let crc = crc32c::crc32c(head);
     let crc = crc32c::crc32c_append(crc, &segment.to_le_bytes());
     crc32c::crc32c_append(crc, &place.to_le_bytes())
 }
 
-/// The contents of a segment's log.
+/// The content of a segment's log.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) rows: Vec<(u32, Rows)>,
@@ -346,7 +345,7 @@ pub(crate) struct Recovered {
     pub(crate) is_continued: bool,
     /// The end of the log that this one continues, if it is a log of the spool.
     pub(crate) follows: Option<LogEnd>,
-    /// For each damaged part, which was skipped: the time of the last commit before it.
+    /// For each damaged section, which was skipped, the time of the last commit before it.
     pub(crate) damage: Vec<Option<Timestamp>>,
 }
 
@@ -355,7 +354,7 @@ pub(crate) fn recover(path: &Path, segment: u64) -> Result<Recovered, Error> {
     recover_up_to(path, segment, None)
 }
 
-/// The same up to the end of what was acknowledged, if that is known.
+/// As [`recover`], up to the end of the acknowledged part if it is known.
 pub(crate) fn recover_up_to(
     path: &Path,
     segment: u64,
@@ -368,7 +367,7 @@ pub(crate) fn recover_up_to(
     parse(&bytes, segment)
 }
 
-/// Parses the contents of a log.
+/// Parses the content of a log.
 pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let is_whole = bytes.starts_with(MAGIC) && {
@@ -390,7 +389,7 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
             }
             None => {
                 skipped = true;
-                // The next place at which a frame may begin.
+                // Find the next offset at which a frame may begin.
                 let rest = bytes.get(at + 1..).unwrap_or_default();
                 let next = rest.windows(4).position(|four| four == FRAME_MAGIC);
                 match next {
@@ -403,7 +402,7 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
     Ok(recovered)
 }
 
-/// Returns the payload of a valid frame.
+/// Returns the payload of the frame at an offset if the frame is valid.
 fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
     let head = bytes.get(at..at.checked_add(FRAME_HEAD)?)?;
     let word = |place: usize| {
@@ -421,7 +420,7 @@ fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
 }
 
 impl Recovered {
-    /// The epoch of the last rows or events; 0 if there are none.
+    /// Returns the epoch of the last rows or events; 0 if there are none.
     pub(crate) fn last_epoch(&self) -> u64 {
         let of_rows = |rows: &Rows| {
             let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));

@@ -1,16 +1,16 @@
-//! The spool: a folder on another disk, which takes rows while the folder of the history cannot be
+//! The spool: a folder on another disk that takes rows while the folder of the history cannot be
 //! written.
 //!
 //! ```text
-//! identity            of this spool and of the history that it belongs to
-//! log-0000000003.tlh  rows, in the form of the log; the numbers are those of the spool
+//! identity            identities of this spool and of its history
+//! log-0000000003.tlh  rows, in the format of the log, numbered by the spool
 //! lock                held by the engine that records
 //! ```
 //!
-//! The folder of the history has a file `identity` too. Each use compares the identities, because
-//! another disk may be mounted at the same place meanwhile. A log is deleted when its rows are in
-//! files of the history. The transaction that enters these files enters the log, too, so that a log
-//! whose deletion failed is recognised.
+//! The folder of the history has a file `identity` too. Each operation compares the identities, because
+//! another disk may have been mounted at the same place. A log is deleted when its rows are in files of
+//! the history. The transaction that enters these files also enters the log, so that a log is
+//! recognised even if its deletion failed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
@@ -26,33 +26,32 @@ use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
 use crate::paths::{remove_if_there, sync_name};
 
-/// Name of the file with the identity, in the folder of a history and in that of a spool.
+/// Name of the identity file, both in the folder of a history and in a spool.
 const IDENTITY: &str = "identity";
-/// Bytes that have the head and the first frame of a log.
+/// Number of bytes that always include the header and the first frame of a log.
 const FIRST_FRAME: u64 = 256;
 /// Length of an identity in hexadecimal digits.
 const ID_DIGITS: usize = 32;
 
-/// A spool that is open for this engine.
+/// The open spool of an engine.
 #[derive(Debug)]
 pub(crate) struct Spool {
     folder: PathBuf,
-    /// Contents of its file `identity`.
+    /// Content of its file `identity`.
     identity: String,
     /// Its own identity.
     id: String,
-    /// The highest number of a log so far. Numbers are not used again.
+    /// The highest log number so far. Numbers are not reused.
     newest: u64,
     _held: File,
 }
 
 impl Spool {
-    /// Opens the spool of the history in a folder. A spool that is new is created, but not the
-    /// folders above it, which are missing if its disk is. `in_files` are the logs of spools whose
-    /// rows are in files.
+    /// Opens the spool of the history in a folder. A new spool is created, but not the folders above
+    /// it: these are missing if its disk is. `in_files` are the spool logs whose rows are in files.
     ///
     /// # Errors
-    /// [`Error::Foreign`]: it is not the spool of this history.
+    /// [`Error::Foreign`] if it is not the spool of this history.
     pub(crate) fn open(
         folder: &Path,
         history: &Path,
@@ -103,7 +102,7 @@ impl Spool {
         &self.folder
     }
 
-    /// Returns one of its logs, by number.
+    /// Returns the identification of the log with this number.
     pub(crate) fn log(&self, number: u64) -> SpoolLog {
         SpoolLog {
             spool: self.id.clone(),
@@ -111,13 +110,13 @@ impl Spool {
         }
     }
 
-    /// Returns the numbers of its logs, in ascending order.
+    /// Returns the numbers of the logs, in ascending order.
     pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
         self.check()?;
         log::segments(&self.folder)
     }
 
-    /// Creates the next log, which continues a log of the history's folder.
+    /// Creates the next log, which continues a log in the history's folder.
     pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
         self.check()?;
         self.newest += 1;
@@ -137,11 +136,11 @@ impl Spool {
         log::recover(&log::path(&self.folder, log.log), log.log)
     }
 
-    /// Returns the end of the log in the history's folder that a log continues.
+    /// Returns the end of the log in the history's folder that this log continues.
     pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
         self.check()?;
         let path = log::path(&self.folder, number);
-        // It is in the first frame, which is short.
+        // The end is in the first frame, which is short.
         Ok(log::recover_up_to(&path, number, Some(FIRST_FRAME))?.follows)
     }
 
@@ -151,7 +150,7 @@ impl Spool {
         remove_if_there(&log::path(&self.folder, log.log))
     }
 
-    /// Returns when no log that was removed can come back with a loss of power.
+    /// Makes earlier removals durable, so that a removed log does not reappear after a power loss.
     pub(crate) fn sync_removals(&self) -> Result<(), Error> {
         Ok(File::open(&self.folder)?.sync_all()?)
     }
@@ -163,7 +162,7 @@ impl Spool {
         }
     }
 
-    /// Fails if the folder is not that of this spool any more.
+    /// Fails if another spool has replaced this one in the folder.
     fn check(&self) -> Result<(), Error> {
         match read_text(&self.folder.join(IDENTITY))? == self.identity {
             true => Ok(()),
@@ -172,9 +171,9 @@ impl Spool {
     }
 }
 
-/// Gives the rows of a log the ids that their series have in the history. Another run of the engine
-/// may have written it, which knew other series. Those that are not known get new ids, and are added
-/// to `new`. Rows whose definition is damaged are left out.
+/// Replaces the series ids in a log by those of the history. An earlier run of the engine, with other
+/// series, may have written the log. Unknown series get new ids and are added to `new`. Rows of
+/// series whose definition is damaged are dropped.
 pub(crate) fn translate(recovered: &mut Recovered, known: &[Series], new: &mut Vec<Series>) {
     let mut ids = vec![(ENGINE_SERIES, ENGINE_SERIES)];
     for one in &recovered.series {
@@ -210,7 +209,7 @@ pub(crate) fn is_spool(folder: &Path) -> bool {
     read_text(&folder.join(IDENTITY)).is_ok_and(|text| spool_of(&text).is_some())
 }
 
-/// Returns the identity of the history in a folder, which gets one if it has none.
+/// Returns the identity of the history in a folder, and creates it if it is missing.
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
     if !path.exists() {
@@ -226,7 +225,7 @@ fn history_id(folder: &Path) -> Result<String, Error> {
     }
 }
 
-/// Parses the identities of a spool and of its history.
+/// Parses an identity file into the identities of a spool and of its history.
 fn spool_of(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("spool ")?;
     let (spool, rest) = rest.split_once('\n')?;
@@ -251,12 +250,12 @@ fn foreign(folder: &Path, reason: impl Into<String>) -> Error {
     }
 }
 
-/// Reads a small file. Bytes that are no text make it differ from every identity.
+/// Reads a small file. Bytes that are not UTF-8 make it differ from every identity.
 fn read_text(path: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
-/// Creates a file, all of it or none.
+/// Creates a file atomically.
 fn create_file(path: &Path, text: &str) -> Result<(), Error> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
@@ -286,7 +285,7 @@ mod tests {
         bytes: 24,
     };
 
-    /// H-14: rows must not come back into another history.
+    /// H-14: rows must not be added to another history.
     #[test]
     fn spool_of_another_history_is_refused() {
         let (folder, history, spool) = folders();
@@ -306,7 +305,7 @@ mod tests {
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     }
 
-    /// H-14: another disk may be mounted at the place of the spool.
+    /// H-14: another disk may be mounted in place of the spool.
     #[test]
     fn spool_that_was_replaced_is_not_used() {
         let (folder, history, spool) = folders();
@@ -325,7 +324,7 @@ mod tests {
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
     }
 
-    /// H-14: the catalogue knows a log by its number.
+    /// H-14: the catalogue identifies a log by its number.
     #[test]
     fn numbers_of_logs_are_not_used_again() {
         let (_folder, history, spool) = folders();

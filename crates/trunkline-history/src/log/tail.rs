@@ -1,4 +1,4 @@
-//! The rows that are in the log and not in Parquet files yet, in memory.
+//! The rows that are in the log but not in Parquet files yet, held in memory.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,23 +9,25 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::SpoolLog;
 
-/// Rows, and bytes in memory, from which a segment is closed and sealed.
+/// Number of rows, and bytes in memory, at which a segment is closed and sealed.
 pub(crate) const SEGMENT_ROWS: usize = 4 << 20;
 pub(crate) const SEGMENT_BYTES: usize = 96 << 20;
-/// Age from which a segment is closed, in nanoseconds.
+/// Age at which a segment is closed, in nanoseconds.
 pub(crate) const SEGMENT_AGE: i64 = 3_600_000_000_000;
-/// Segments that may wait to be sealed. With more, nothing is recorded until one is sealed; those of
-/// the spool do not count, and are not loaded beyond this number.
+/// Maximum number of closed segments that wait to be sealed. At this number, nothing more is recorded
+/// in the folder until one is sealed. Segments of the spool do not count, and are not kept in memory
+/// beyond this number.
 pub(crate) const FROZEN_MAX: usize = 3;
 
-/// Rows and events, and bytes in memory, of a chunk. A query copies at most one chunk of a segment.
+/// Maximum number of rows and events of a chunk, and of its bytes. A query copies at most one chunk of a
+/// series in a segment.
 pub(crate) const CHUNK_ROWS: usize = 8 << 10;
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The rows of a series in a segment.
 #[derive(Debug)]
 pub(crate) struct SeriesRows {
-    /// Chunks that do not change any more, each in the order of its keys.
+    /// Chunks that no longer change, each in key order.
     full: Vec<Arc<Rows>>,
     newest: Rows,
 }
@@ -34,14 +36,14 @@ pub(crate) struct SeriesRows {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
-    /// Its log in the spool; `None` if its log is in the folder of the history.
+    /// The segment's log in the spool; `None` if its log is in the folder of the history.
     pub(crate) spool_log: Option<SpoolLog>,
-    /// False if the rows are only in that log, to save memory.
+    /// False if the rows are only in the log, to save memory.
     pub(crate) is_loaded: bool,
     pub(crate) rows: HashMap<u32, SeriesRows>,
-    /// Number of rows and events, also of those that are not loaded.
+    /// Number of rows and events, including those that are not loaded.
     pub(crate) count: usize,
-    /// The time of the first of them; `None` if there are none.
+    /// The earliest time of the loaded rows and events; `None` if there are none.
     pub(crate) first_time: Option<i64>,
     bytes: usize,
     first_commit: Option<Timestamp>,
@@ -61,7 +63,7 @@ impl Segment {
         }
     }
 
-    /// The same for a log of the spool.
+    /// Creates a segment whose log is in the spool.
     pub(crate) fn in_spool(number: u64, spool_log: SpoolLog) -> Self {
         Self {
             spool_log: Some(spool_log),
@@ -69,7 +71,7 @@ impl Segment {
         }
     }
 
-    /// The same segment without the rows, which must be in the spool.
+    /// Returns the segment without its rows, which must be in the spool.
     fn unloaded(&self) -> Self {
         Self {
             is_loaded: false,
@@ -79,8 +81,8 @@ impl Segment {
         }
     }
 
-    /// Adds rows that were committed. They must not be older than those of the same series here, by
-    /// the order of recording.
+    /// Adds committed rows. They must have been recorded after the rows of the same series that are
+    /// already here.
     pub(crate) fn add(&mut self, series: u32, rows: &Rows, time: Timestamp) {
         self.first_commit.get_or_insert(time);
         self.count += rows.len() + rows.marks().len();
@@ -98,7 +100,7 @@ impl Segment {
 
     pub(crate) fn is_full(&self, now: Timestamp) -> bool {
         let age = self.first_commit.map_or(0, |first| now.nanos_since(first));
-        // The rows of the spool cannot become files yet, however old they are.
+        // Rows in the spool cannot be moved to files yet, whatever their age.
         let is_old = age >= SEGMENT_AGE && self.spool_log.is_none();
         self.count >= SEGMENT_ROWS || self.bytes >= SEGMENT_BYTES || is_old
     }
@@ -110,7 +112,7 @@ impl SeriesRows {
         while at < rows.len() {
             let room = CHUNK_ROWS.saturating_sub(self.newest.len()).max(1);
             let end = rows.len().min(at + room);
-            // Long values fill a chunk with fewer rows.
+            // With long values, a chunk is full after fewer rows.
             let end = match rows.word_bytes() {
                 Some(_) => end,
                 None => end.min(at + 64),
@@ -134,7 +136,7 @@ impl SeriesRows {
         }
     }
 
-    /// Adds the chunks to `all`, each in the order of its keys. Only the newest one is copied.
+    /// Adds the chunks to `all`, each in key order. Only the newest one is copied.
     pub(crate) fn chunks(&self, all: &mut Vec<Arc<Rows>>) {
         all.extend(self.full.iter().cloned());
         if !self.newest.is_empty() {
@@ -142,18 +144,18 @@ impl SeriesRows {
         }
     }
 
-    /// All rows and events, in several pieces.
+    /// Returns all rows and events, in several pieces.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Rows> {
         self.full.iter().map(Arc::as_ref).chain([&self.newest])
     }
 
-    /// Number of rows and events.
+    /// Returns the number of rows and events.
     pub(crate) fn count(&self) -> usize {
         let pieces = self.pieces();
         pieces.map(|rows| rows.len() + rows.marks().len()).sum()
     }
 
-    /// The first and the last time of the rows and events.
+    /// Returns the first and the last time of the rows and events.
     pub(crate) fn times(&self) -> Option<(i64, i64)> {
         let times = self.pieces().flat_map(|rows| {
             let of_marks = rows.marks().iter().map(|mark| mark.key.time);
@@ -165,7 +167,7 @@ impl SeriesRows {
         })
     }
 
-    /// All rows and events, in the order of their keys.
+    /// Returns all rows and events, in key order.
     pub(crate) fn sorted(&self) -> Cow<'_, Rows> {
         let newest = &self.newest;
         let is_sorted = newest.is_sorted() && newest.marks().is_sorted_by_key(|mark| mark.key);
@@ -183,7 +185,7 @@ impl SeriesRows {
     }
 }
 
-/// The open segment, and those that wait to be sealed, oldest first.
+/// The open segment and the closed segments that wait to be sealed, oldest first.
 #[derive(Debug)]
 pub(crate) struct Tail {
     pub(crate) open: Segment,
@@ -191,14 +193,14 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Closes the open segment and begins another one.
+    /// Closes the open segment and replaces it by `open`.
     pub(crate) fn freeze(&mut self, open: Segment) {
         let full = std::mem::replace(&mut self.open, open);
         self.frozen.push(Arc::new(full));
         self.unload_excess();
     }
 
-    /// Adds a closed segment, in the order of numbers.
+    /// Adds a closed segment, ordered by number.
     pub(crate) fn insert(&mut self, segment: Segment) {
         let place = self
             .frozen
@@ -207,20 +209,20 @@ impl Tail {
         self.unload_excess();
     }
 
-    /// Number of closed segments whose logs are in the folder of the history.
+    /// Returns the number of closed segments whose logs are in the folder of the history.
     pub(crate) fn closed_in_folder(&self) -> usize {
         let frozen = self.frozen.iter();
         frozen.filter(|segment| segment.spool_log.is_none()).count()
     }
 
-    /// Number of closed segments whose rows are in memory.
+    /// Returns the number of closed segments whose rows are in memory.
     fn loaded(&self) -> usize {
         let frozen = self.frozen.iter();
         frozen.filter(|segment| segment.is_loaded).count()
     }
 
-    /// Drops rows from memory that the spool has, oldest first, if too many closed segments are
-    /// loaded.
+    /// Drops from memory the rows of the oldest segments that are in the spool, if too many closed
+    /// segments are loaded.
     fn unload_excess(&mut self) {
         while self.loaded() > FROZEN_MAX {
             let mut frozen = self.frozen.iter_mut();
@@ -235,18 +237,18 @@ impl Tail {
         self.frozen.iter().map(Arc::as_ref).chain([&self.open])
     }
 
-    /// Number of rows and events.
+    /// Returns the number of rows and events.
     pub(crate) fn rows(&self) -> usize {
         self.segments().map(|segment| segment.count).sum()
     }
 
-    /// Number of these whose log is in the spool.
+    /// Returns the number of rows and events whose log is in the spool.
     pub(crate) fn spooled_rows(&self) -> usize {
         let spooled = self.segments().filter(|one| one.spool_log.is_some());
         spooled.map(|segment| segment.count).sum()
     }
 
-    /// Number of these that are only in the spool, not in memory.
+    /// Returns the number of rows and events that are only in the spool, not in memory.
     pub(crate) fn unloaded_rows(&self) -> usize {
         let unloaded = self.segments().filter(|one| !one.is_loaded);
         unloaded.map(|segment| segment.count).sum()
@@ -261,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a large segment, a query copies one chunk: all others are shared.
+    /// A query copies one chunk of a large segment, and shares all others.
     #[test]
     fn queries_share_the_full_chunks_of_a_segment() {
         const COUNT: usize = 1_000_000;
@@ -272,7 +274,7 @@ mod tests {
             for _ in 0..9_999 {
                 sequence += 1;
                 rows.push(&Row {
-                    // Some are late.
+                    // Some rows are late.
                     key: RowKey {
                         time: (sequence ^ 3) as i64,
                         epoch: 1,

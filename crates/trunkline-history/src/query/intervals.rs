@@ -1,8 +1,7 @@
-//! Buckets of a series: what was recorded in each interval of time.
+//! Computes buckets of a series: aggregates of its rows over intervals of time.
 //!
-//! Rows are added in the order of their keys. Where a file is alone with a time, the buckets of its
-//! summary are added instead of their rows. For durations, a value holds from its row to the next
-//! row or event.
+//! Rows are added in key order. Where only one file has rows, the buckets of its summary are added
+//! instead. For durations, a value holds from its row to the next row or event.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,43 +16,43 @@ use crate::files::row_order::{
 };
 use crate::files::summary::{Summary, SummaryBucket};
 
-/// Bounds of what is read at a time.
+/// Limits of a single read.
 const ROOM: Room = Room {
     rows: 32 << 10,
     bytes: 2 << 20,
     is_exact: false,
 };
 
-/// A query of buckets.
+/// The parameters of a query for buckets.
 pub(super) struct Intervals<'r, 'a> {
     pub(super) reading: &'r Reading<'a>,
     pub(super) span: TimeSpan,
     /// Width of each bucket; `None` for one bucket over the whole time.
     pub(super) width: Option<u64>,
-    /// True if the covered time and the time-weighted mean are asked for.
+    /// True if the query asks for the covered time and the time-weighted mean.
     pub(super) durations: bool,
-    /// No time after this one is covered.
+    /// Time after this is not covered.
     pub(super) now: i64,
 }
 
-/// Where the next page goes on, if there is more.
+/// Position at which the next page continues, if there is more.
 pub(super) type Next = Option<(Option<RowKey>, SeriesProgress)>;
 
-/// Where a series begins.
+/// Returns the position at which a series begins.
 pub(super) fn begin(span: TimeSpan, durations: bool) -> SeriesProgress {
     let seek = span.since.checked_sub(1).filter(|_| durations);
     SeriesProgress::begin(span.since, seek)
 }
 
 impl Intervals<'_, '_> {
-    /// Returns at most `most` buckets.
+    /// Returns at most `most` buckets, and where to continue.
     pub(super) fn read(
         &self,
         mut after: Option<RowKey>,
         mut progress: SeriesProgress,
         most: usize,
     ) -> Result<(Vec<Bucket>, Next), Error> {
-        // The value that holds at the start.
+        // First, find the value that holds at the start.
         if let Some(seek) = progress.seek {
             let before = TimeSpan {
                 since: i64::MIN,
@@ -120,7 +119,7 @@ impl Intervals<'_, '_> {
         Ok((full, next))
     }
 
-    /// Finds the next buckets of a summary that can be added instead of rows after this key.
+    /// Finds the next summary buckets that can replace rows after this key.
     fn next_run(&self, after: Option<RowKey>) -> Option<Run> {
         let reading = self.reading;
         if !has_numbers(&reading.series.data_type) {
@@ -147,7 +146,7 @@ impl Intervals<'_, '_> {
             if !part.is_summarized() {
                 reading.page.spend(INDEX_WORK);
             }
-            // Without a summary the rows say the same.
+            // Without a readable summary, the rows are read instead.
             let summary = part.summary(reading.series.id, self.width);
             if let Some(summary) = summary.unwrap_or_default() {
                 summaries.push((extents.len(), summary));
@@ -201,16 +200,16 @@ impl Intervals<'_, '_> {
     }
 }
 
-/// Buckets of a summary, from one on.
+/// Consecutive buckets of a summary.
 struct Run {
     summary: Arc<Summary>,
     next: usize,
-    /// First and last times of other rows of the series.
+    /// First and last time of each other source of rows of the series.
     others: Vec<(i64, i64)>,
-    /// Times of the events that concern every variable.
+    /// Times of the events that concern all variables.
     marks: Vec<i64>,
     last: i64,
-    /// For durations: only buckets up to this time, with good values and without events.
+    /// For durations: accept only buckets up to this time that have only good values and no events.
     clean_until: Option<i64>,
 }
 
@@ -220,13 +219,13 @@ impl Run {
         Some(one.bucket.start)
     }
 
-    /// The last nanosecond of a bucket.
+    /// Returns the last nanosecond of a bucket.
     fn end_of(&self, one: &SummaryBucket) -> i64 {
         let width = i64::try_from(self.summary.width).unwrap_or(i64::MAX);
         one.bucket.start.saturating_add(width - 1)
     }
 
-    /// Returns true if nothing else is between `from` and the end of a bucket.
+    /// Returns true if there are no other rows between `from` and the end of a bucket.
     fn accepts(&self, one: &SummaryBucket, from: i64) -> bool {
         let end = self.end_of(one);
         let span = TimeSpan {
@@ -246,12 +245,12 @@ impl Run {
     }
 }
 
-/// Fills buckets.
+/// Collects the buckets of a page.
 struct BucketBuilder<'i, 'r, 'a> {
     intervals: &'i Intervals<'r, 'a>,
     progress: SeriesProgress,
     most: usize,
-    /// The times of the bucket that was found last. Most rows are in the same one as the row before.
+    /// The bounds of the last bucket used. Most rows are in the same bucket as the row before.
     current: Range<i64>,
     full: Vec<Bucket>,
 }
@@ -261,7 +260,7 @@ impl BucketBuilder<'_, '_, '_> {
         self.full.len() >= self.most
     }
 
-    /// The start of the bucket of a time.
+    /// Returns the start of the bucket of a time.
     fn start_of(&self, time: i64) -> i64 {
         match self.intervals.width {
             Some(width) => {
@@ -272,7 +271,7 @@ impl BucketBuilder<'_, '_, '_> {
         }
     }
 
-    /// The end of the bucket of a time.
+    /// Returns the end of the bucket of a time.
     fn end_of(&self, time: i64) -> i64 {
         match self.intervals.width {
             Some(width) => self
@@ -282,7 +281,7 @@ impl BucketBuilder<'_, '_, '_> {
         }
     }
 
-    /// Returns false if the bucket of this time needs room that is not there.
+    /// Returns false if this time needs another bucket and the page is full.
     fn has_room_at(&self, time: i64) -> bool {
         let is_current = |bucket: Bucket| bucket.is_empty() || bucket.start == self.start_of(time);
         !self.is_full() || self.progress.bucket.is_none_or(is_current)
@@ -310,7 +309,7 @@ impl BucketBuilder<'_, '_, '_> {
         self.full.extend(bucket.filter(|bucket| !bucket.is_empty()));
     }
 
-    /// Adds the value that holds until this time. Returns false if there is no room for all of it.
+    /// Adds the duration of the held value up to this time. Returns false if the page became full first.
     fn flow(&mut self, to: i64) -> bool {
         let to = to.min(self.intervals.now);
         while let Some(held) = self.progress.held.filter(|_| self.progress.at < to) {
@@ -362,7 +361,7 @@ impl BucketBuilder<'_, '_, '_> {
         self.progress.held = value.filter(|_| self.intervals.durations);
     }
 
-    /// Adds buckets of a summary. Returns the key up to which they were added, if any was.
+    /// Adds summary buckets. Returns the key up to which they were added, if any were.
     fn add_run(&mut self, run: &Run) -> Option<RowKey> {
         let mut after = None;
         let mut from = run.start()?;
@@ -400,7 +399,7 @@ impl BucketBuilder<'_, '_, '_> {
         after
     }
 
-    /// Completes the last bucket. Returns false if there is no room.
+    /// Completes the last bucket. Returns false if the page is full.
     fn finish(&mut self) -> bool {
         let end = self.intervals.span.last.saturating_add(1);
         if !self.flow(end) || self.is_full() {

@@ -1,12 +1,11 @@
-//! Answers queries, each with a page: reads the Parquet files, and the rows that are not in files yet.
+//! Answers queries, one page at a time, from the Parquet files and the rows that are not in files yet.
 //!
-//! A page ends when it has as many rows as were asked for, or took as much work as a page may. The
-//! cursor of the next page has everything that is needed to continue, so that nothing is kept
-//! between two pages.
+//! A page ends when it has the requested number of rows, or when its work reaches the limit. The cursor
+//! has everything needed for the next page, so no state is kept between pages.
 //!
-//! - `wanted`: the series that are asked for; `reading`: the rows of a series in their order.
+//! - `wanted`: the series that match the query; `reading`: the rows of a series in key order.
 //! - `intervals`: buckets; `points`: values at points in time.
-//! - `progress`: what the cursor has.
+//! - `progress`: the state in a cursor.
 
 mod intervals;
 mod points;
@@ -31,15 +30,14 @@ use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
 use crate::files::schema::Projection;
 
-/// Rows, events and buckets of a page, and about its bytes.
+/// Maximum number of rows, events and buckets of a page, and its approximate size in bytes.
 const PAGE_ROWS: usize = 64 << 10;
 const PAGE_BYTES: usize = 2 << 20;
 
-/// Returns where the rows of a series are.
+/// Callback that returns where the rows of a series are.
 pub(crate) type ViewOf<'a> = &'a dyn Fn(u32) -> View;
 
-/// Answers a query, and returns the work that the page took. `series` are in the order of their names
-/// and ids.
+/// Answers a query, and also returns the work for the page. `series` is sorted by name and id.
 pub(crate) fn read(
     query: &HistoryQuery,
     series: &[Series],
@@ -76,8 +74,8 @@ pub(crate) fn read(
     let is_rows = query.form == HistoryForm::Rows;
     for number in 0.. {
         let Some(one) = wanted.get(number, &shared) else {
-            // If the work was spent before the next one was found, the search goes on in the next
-            // page.
+            // If the work limit was reached during the search for the next series, the search
+            // continues in the next page.
             let rest = wanted.rest();
             page.next = rest.map(|one| cursor(one, None, begin_series(query, &progress)));
             break;
@@ -112,7 +110,7 @@ pub(crate) fn read(
         };
         let (data_type, data, next) = answer.read(after, begun, room)?;
         room = room.left_after(&data);
-        // Also a series without rows costs something.
+        // A series without rows has a cost too.
         shared.spend(SERIES_WORK);
         if !data.is_empty() {
             page.series.push(HistorySeries {
@@ -131,7 +129,7 @@ pub(crate) fn read(
     Ok((page, shared.work()))
 }
 
-/// Work of a series, in rows.
+/// Work per series, in rows.
 const SERIES_WORK: usize = 64;
 
 impl Room {
@@ -148,7 +146,7 @@ impl Room {
     }
 }
 
-/// The state before the first page.
+/// Returns the state before the first page.
 fn begin(
     query: &HistoryQuery,
     wanted: &Wanted<'_>,
@@ -192,7 +190,7 @@ fn begin(
     }
 }
 
-/// The state before the first row of a series.
+/// Returns the state before the first row of a series.
 fn begin_series(query: &HistoryQuery, progress: &Progress) -> SeriesProgress {
     let span = progress.span;
     match query.form {
@@ -207,7 +205,7 @@ fn begin_series(query: &HistoryQuery, progress: &Progress) -> SeriesProgress {
     }
 }
 
-/// Returns true if the covered time and the time-weighted mean are asked for.
+/// Returns true if the query asks for the covered time and the time-weighted mean.
 fn has_durations(query: &HistoryQuery) -> bool {
     query.durations || query.form == HistoryForm::Total
 }
@@ -217,14 +215,13 @@ fn step_of(grid: Grid) -> Option<i64> {
         .map(|step| i64::try_from(step.get()).unwrap_or(i64::MAX))
 }
 
-/// Returns the time of the first row or event of the wanted series, or an earlier one if finding it
-/// would take more work than a page may; `None` if they have none.
+/// Returns the time of the first row or event of the wanted series, or an earlier time if finding it
+/// would exceed the work of a page. Returns `None` if they have no rows or events.
 fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i64> {
     let mut ids: HashSet<u32> = HashSet::new();
     let mut first: Option<i64> = None;
     let mut offer = |time: i64| first = Some(first.map_or(time, |first| first.min(time)));
-    // The view of the last one has all files: those of the others may be from before a segment was
-    // moved to files.
+    // Use the files in the last view: an earlier view may predate the move of a segment to files.
     let mut view = view_of(ENGINE_SERIES);
     while let Some(one) = wanted.get(ids.len(), page) {
         ids.insert(one.id);
@@ -237,7 +234,7 @@ fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i6
         }
     }
     if wanted.rest().is_some() {
-        // Of all series.
+        // These times cover all series.
         let of_files = view.parts.first().map(|part| part.row.first_time);
         return of_files
             .into_iter()
@@ -265,7 +262,7 @@ fn beginning(wanted: &Wanted<'_>, view_of: ViewOf<'_>, page: &Page) -> Option<i6
     first
 }
 
-/// Names what could not be read; empty if there is nothing.
+/// Describes what could not be read; empty if there is nothing.
 fn sentence_of(damage: &BTreeSet<String>) -> String {
     let named: Vec<&str> = damage.iter().take(3).map(String::as_str).collect();
     let more = match damage.len().saturating_sub(named.len()) {
@@ -275,7 +272,7 @@ fn sentence_of(damage: &BTreeSet<String>) -> String {
     format!("{}{more}", named.join("; "))
 }
 
-/// A series of a page.
+/// The answer for one series of a page.
 struct Answering<'r, 'a> {
     query: &'r HistoryQuery,
     reading: &'r Reading<'a>,
@@ -366,8 +363,8 @@ mod tests {
     use crate::files::seal;
     use crate::log::tail::Segment;
 
-    /// A segment becomes files while a page is read: its events are in memory for the one series, and
-    /// in a file for the next.
+    /// A segment is moved to files while a page is read: its events are in memory for the first series,
+    /// and in a file for the second.
     #[test]
     fn events_of_the_engine_occur_once_while_a_segment_becomes_files() {
         const TIME: i64 = 1_790_000_000_000_000_000;
@@ -436,7 +433,7 @@ mod tests {
         (1..=count).map(of).collect()
     }
 
-    /// The pages of a query of nothing that was recorded, and the most work of one.
+    /// Returns the number of pages of a query without results, and the largest work of a page.
     fn pages(query: &HistoryQuery, series: &[Series]) -> (usize, usize) {
         let none = Arc::new(Vec::new());
         let view_of = |id| View::of(&none, std::iter::empty(), id);
@@ -452,7 +449,7 @@ mod tests {
         }
     }
 
-    /// A page would otherwise take as long as the comparison of all patterns with all series.
+    /// Otherwise a page would take as long as comparing all patterns with all series.
     #[test]
     fn comparisons_of_patterns_with_names_are_work_of_a_page() {
         let series = many(400);
@@ -473,7 +470,7 @@ mod tests {
         }
     }
 
-    /// A name is looked up, whatever the number of names.
+    /// Each name is looked up, independently of the number of names.
     #[test]
     fn query_of_many_names_takes_little_work() {
         let series = many(2_000);

@@ -1,7 +1,7 @@
-//! The value of a series at points in time, from the rows on both sides of each point.
+//! The values of a series at points in time, from the rows on both sides of each point.
 //!
-//! Rows are read from the one before a point on. If many rows lie between two points, the row before
-//! the next point is searched instead.
+//! Rows are read sequentially, starting with the one before a point. If there are many rows between two
+//! points, the row before the next point is searched for instead.
 
 use trunkline_types::history::{HistoryMark, Row, RowKey, Rows};
 use trunkline_types::{DataType, Quality, Reason};
@@ -13,29 +13,29 @@ use crate::error::Error;
 use crate::files::row_order::{RowValue, Step, content_of, last_key, previous_key, steps};
 use crate::files::schema::number_of;
 
-/// Bounds of what is read at a time.
+/// Limits of a single read.
 const ROOM: Room = Room {
     rows: 8 << 10,
     bytes: 2 << 20,
     is_exact: false,
 };
-/// Points of a window from which the rows are read on, instead of searching the next one.
+/// Minimum number of points per window for reading on sequentially instead of searching for the next one.
 const DENSE: usize = 16;
 
-/// A query of points.
+/// The parameters of a query for points.
 pub(super) struct Points<'r, 'a> {
     pub(super) reading: &'r Reading<'a>,
-    /// The points are from its first to its last nanosecond.
+    /// The span of the points, inclusive.
     pub(super) span: TimeSpan,
-    /// From point to point; `None` if there is only one, at the start of the span.
+    /// Distance between points; `None` if there is only one, at the start of the span.
     pub(super) step: Option<i64>,
     /// True if numbers are interpolated linearly.
     pub(super) is_linear: bool,
-    /// No value holds after this time.
+    /// Values do not hold after this time.
     pub(super) now: i64,
 }
 
-/// Returns true if values of this type may lie between two others.
+/// Returns true if values of this type can be interpolated.
 fn is_sloped(data_type: &DataType) -> bool {
     match data_type {
         DataType::I8
@@ -66,14 +66,14 @@ fn first_point(span: TimeSpan, step: Option<i64>) -> i64 {
     }
 }
 
-/// Where a series begins.
+/// Returns the position at which a series begins.
 pub(super) fn begin(span: TimeSpan, step: Option<i64>) -> SeriesProgress {
     let first = first_point(span, step);
     SeriesProgress::begin(first, Some(first))
 }
 
 impl Points<'_, '_> {
-    /// The type of the values at the points: an integer may become a fraction.
+    /// Returns the type of the values at the points: an interpolated integer may become a fraction.
     pub(super) fn data_type(&self) -> DataType {
         match &self.reading.series.data_type {
             DataType::F32 => DataType::F32,
@@ -86,8 +86,8 @@ impl Points<'_, '_> {
         self.is_linear && is_sloped(&self.reading.series.data_type)
     }
 
-    /// Returns rows at the points, as many as there is room for. A series without a row before the
-    /// end of the span has none.
+    /// Returns rows at the points, up to the limits of `room`. If a series has no row before the end of
+    /// the span, it has no points.
     pub(super) fn read(
         &self,
         mut after: Option<RowKey>,
@@ -106,7 +106,7 @@ impl Points<'_, '_> {
             before: None,
             progress,
         };
-        // The row before, which the last page has read too.
+        // Read the row before the point again; the previous page has read it too.
         if let Some(key) = builder.progress.before {
             let span = TimeSpan {
                 since: i64::MIN,
@@ -144,7 +144,7 @@ impl Points<'_, '_> {
                 }
                 builder.progress.seek = None;
             }
-            // The row after the last point may be beyond the end of the time.
+            // The row after the last point may be after the end of the span.
             let last = match self.interpolates() {
                 true => i64::MAX,
                 false => self.span.last,
@@ -158,7 +158,7 @@ impl Points<'_, '_> {
             let first = window.rows.times().first();
             let is_untouched = builder.before.is_none() && at == first_point(self.span, self.step);
             if is_untouched && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
-                // There is no row that any point could depend on.
+                // No point depends on any row.
                 return Ok((builder.out, None));
             }
             for step in steps(&window.rows) {
@@ -179,14 +179,14 @@ impl Points<'_, '_> {
                 }
             }
             let Some(end) = window.end else {
-                // Nothing comes after the last row.
+                // There are no more rows.
                 let is_complete = builder.add_rest(i64::MAX);
                 let next = (!is_complete).then_some((Some(last_key(last)), builder.progress));
                 return Ok((builder.out, next));
             };
             after = Some(end);
             if !self.interpolates() || builder.progress.gap.is_some() {
-                // Rows up to this time are known; those at this very time may follow.
+                // All rows before `end.time` are known; more may follow at that very time.
                 builder.add_rest(end.time.saturating_sub(1));
             }
             let rows = &window.rows;
@@ -194,7 +194,7 @@ impl Points<'_, '_> {
             let points = builder.points_since(at);
             if is_long && points < DENSE && builder.progress.at > end.time {
                 builder.progress.seek = Some(builder.progress.at);
-                // It is found again, with what is after it.
+                // The search finds this row again, with those after it.
                 builder.forget_before();
             }
         }
@@ -220,7 +220,7 @@ struct Sample {
     quality: Quality,
     content: RowValue,
     number: f64,
-    /// In wire form.
+    /// Encoded in wire form.
     value: Vec<u8>,
 }
 
@@ -247,7 +247,7 @@ impl PointBuilder<'_, '_, '_> {
         (self.progress.before, self.progress.gap) = (None, None);
     }
 
-    /// Number of points that were passed since this one.
+    /// Returns the number of points passed since this time.
     fn points_since(&self, at: i64) -> usize {
         let passed = self.progress.at.saturating_sub(at);
         passed
@@ -255,7 +255,7 @@ impl PointBuilder<'_, '_, '_> {
             .unwrap_or(0) as usize
     }
 
-    /// Adds the points before a row. Returns false if there is no room for all of them.
+    /// Adds the points before a row. Returns false if the page became full first.
     fn add_row(&mut self, sample: Sample) -> bool {
         while !self.is_done() && self.progress.at < sample.key.time {
             if self.is_full() {
@@ -276,8 +276,8 @@ impl PointBuilder<'_, '_, '_> {
         true
     }
 
-    /// Adds the points up to a time before which no row follows. Returns false if there is no room
-    /// for all of them.
+    /// Adds the points up to and including `last`; no further row may precede them. Returns false if
+    /// the page became full first.
     fn add_rest(&mut self, last: i64) -> bool {
         while !self.is_done() && self.progress.at <= last {
             if self.is_full() {
@@ -288,7 +288,7 @@ impl PointBuilder<'_, '_, '_> {
         true
     }
 
-    /// Adds the point that is due, with the row after it if there is one.
+    /// Adds the next point. `next` is the row after it, if there is one.
     fn add_point(&mut self, next: Option<&Sample>) {
         let at = self.progress.at;
         let is_interpolated = self.points.interpolates();
@@ -344,14 +344,14 @@ impl PointBuilder<'_, '_, '_> {
     }
 }
 
-/// The number at a time on the line between two points; `None` if it is not finite.
+/// Interpolates linearly between two points; `None` if the result is not finite.
 fn between(from: (i64, f64), to: (i64, f64), at: i64) -> Option<f64> {
     let whole = i128::from(to.0) - i128::from(from.0);
     let share = (i128::from(at) - i128::from(from.0)) as f64 / whole as f64;
     let difference = to.1 - from.1;
     let number = match difference.is_finite() {
         true => from.1 + difference * share,
-        // Far apart: their difference is not a number that exists.
+        // The numbers are far apart, and their difference overflows.
         false => from.1 * (1.0 - share) + to.1 * share,
     };
     let (low, high) = (from.1.min(to.1), from.1.max(to.1));

@@ -1,4 +1,4 @@
-//! What the next page of a query must know of those before: the state in a cursor.
+//! The state of a query between pages, which a cursor has.
 //!
 //! ```text
 //! version 1 u8 | since i64 | last i64 | now i64 | width varint | flags u8 |
@@ -21,32 +21,32 @@ const HELD: u8 = 2;
 const BEFORE: u8 = 4;
 const GAP: u8 = 8;
 
-/// The state of a query, which its first page decides in part.
+/// The state of a query. The first page determines some of it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Progress {
     pub(super) span: TimeSpan,
-    /// The time of the first page.
+    /// The time at which the first page was read.
     pub(super) now: i64,
     /// Width of the buckets, or step of the grid, in nanoseconds; 0 if there is none.
     pub(super) width: u64,
-    /// Where the series of the cursor is.
+    /// The state of the cursor's series.
     pub(super) series: SeriesProgress,
 }
 
-/// Where a series is, beside the key up to which it was read.
+/// The state of a series, besides the key up to which it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct SeriesProgress {
-    /// While the last row up to a time is searched: this time.
+    /// While the last row up to some time is searched for, that time.
     pub(super) seek: Option<i64>,
-    /// Everything before this time is in the pages.
+    /// The pages have everything before this time.
     pub(super) at: i64,
-    /// The good value that holds at this time; NaN if it is no number.
+    /// The good value that holds at `at`; NaN if it is not a number.
     pub(super) held: Option<f64>,
-    /// The last row before this time.
+    /// The last row before `at`.
     pub(super) before: Option<RowKey>,
-    /// The time of the first event after that row.
+    /// The time of the first event after `before`.
     pub(super) gap: Option<i64>,
-    /// A bucket that is not complete.
+    /// An incomplete bucket.
     pub(super) bucket: Option<Bucket>,
 }
 

@@ -1,8 +1,7 @@
-//! Reads the rows of one series in the order of their keys, from all places where they are: files,
-//! and chunks in memory.
+//! Reads the rows of one series in key order from all sources: files, and chunks in memory.
 //!
 //! Rows are read in windows of bounded work. A window ends at a key up to which everything was read,
-//! so the next one can begin there, in this page or in the next.
+//! so the next window can begin there, in this page or in the next.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -20,33 +19,33 @@ use crate::files::row_order::{first_key, last_key, next_key, previous_key};
 use crate::files::schema::Projection;
 use crate::log::tail::Segment;
 
-/// Work of a page, in rows that are decoded.
+/// Work limit of a page, in decoded rows.
 pub(crate) const PAGE_WORK: usize = 512 << 10;
-/// Work to read the index of a file, to begin to read rows of it, and to find a series in it.
+/// Work for reading the index of a file, for opening it to read rows, and for finding a series in it.
 pub(crate) const INDEX_WORK: usize = 16 << 10;
 const OPEN_WORK: usize = 1 << 10;
 const FIND_WORK: usize = 1;
-/// Rows that are read first to find the last one.
+/// Number of rows in the first attempt to find the last row.
 const LAST_ROWS: u64 = 512;
-/// Rows for which a file that is read anyway is read on for the next series.
+/// Number of rows below which reading a file continues with the next series.
 const PREFETCH_ROWS: u64 = 64 << 10;
-/// Work to find these series, at most.
+/// Limit of the work to find these series.
 const PREFETCH_WORK: usize = 64 << 10;
 
-/// Where the rows of a series are at a moment: files in the order of their first times, and sorted
+/// The sources of the rows of a series at one moment: files ordered by their first time, and sorted
 /// chunks in memory.
 pub(crate) struct View {
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
     pub(crate) memory: Vec<Arc<Rows>>,
-    /// The chunks in memory with the events that concern every variable. They are of the same moment,
-    /// because they are in a file when their segment is.
+    /// The chunks in memory with events that concern all variables. They are taken at the same moment
+    /// as the files, because these events move to a file with their segment.
     pub(crate) of_engine: Vec<Arc<Rows>>,
     /// The time of the first row or event of any series in memory.
     pub(crate) first_time: Option<i64>,
 }
 
 impl View {
-    /// Returns where the rows of a series are in these files and segments.
+    /// Returns the sources of a series within these files and segments.
     pub(crate) fn of<'s>(
         parts: &Arc<Vec<Arc<Part>>>,
         segments: impl Iterator<Item = &'s Segment>,
@@ -73,7 +72,7 @@ impl View {
     }
 }
 
-/// Times from the first to the last nanosecond.
+/// An inclusive range of times, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeSpan {
     pub(crate) since: i64,
@@ -90,13 +89,13 @@ impl TimeSpan {
     }
 }
 
-/// What the series of a page have in common.
+/// State shared by the series of a page.
 #[derive(Default)]
 pub(crate) struct Page {
-    /// What could not be read: the names of files, with the reasons.
+    /// Files that could not be read, with the reasons.
     pub(crate) damage: RefCell<BTreeSet<String>>,
-    /// The files that are being read, by their paths. The rows of one series follow those of another
-    /// in a file, so that one pass reads them all.
+    /// The files being read, by path. A file has the rows of one series after another, so one pass can
+    /// read several of them.
     streams: RefCell<HashMap<PathBuf, PartStream>>,
     /// Parts whose index cannot be read.
     unreadable: RefCell<BTreeSet<PathBuf>>,
@@ -122,12 +121,12 @@ impl Page {
         self.damage.borrow_mut().insert(sentence);
     }
 
-    /// Returns what was read from a part; notes why nothing was.
+    /// Returns the result of reading a part, or records the error.
     pub(crate) fn or_damage<T>(&self, part: &Part, read: Result<T, Error>) -> Option<T> {
         read.map_err(|error| self.note_damage(part, &error)).ok()
     }
 
-    /// Returns where a part has rows of a series. A part that cannot be read has none.
+    /// Returns the rows of a series in a part; `None` if the part has none or cannot be read.
     pub(crate) fn find(&self, part: &Part, series: u32) -> Option<part::SeriesSpan> {
         if self.is_unreadable(part) {
             return None;
@@ -143,8 +142,8 @@ impl Page {
         found.flatten()
     }
 
-    /// Returns the next row of a series in a file that is being read, if all rows before it have
-    /// keys up to this one.
+    /// Returns the next row of a series in a file being read, if the keys of all rows before it are
+    /// not after this key.
     fn row_after(&self, part: &Part, series: u32, after: RowKey) -> Option<u64> {
         let streams = self.streams.borrow();
         let (next, last) = streams.get(&part.path)?.position(series)?;
@@ -157,50 +156,49 @@ impl Page {
     }
 }
 
-/// Reads one series.
+/// A reader of one series.
 pub(crate) struct Reading<'a> {
     pub(crate) page: &'a Page,
     pub(crate) series: &'a Series,
     pub(crate) view: View,
-    /// What is read of the rows in files.
+    /// The columns to read from files.
     pub(crate) projection: Projection,
-    /// Only updates and events after this position.
+    /// Returns only updates and events after this position.
     pub(crate) position: Option<Position>,
-    /// The wanted series, and the number of the first one after this, if these are read from the
-    /// same files soon.
+    /// The wanted series and the number of the first one after this series, if they will soon be read
+    /// from the same files.
     pub(crate) following: Option<(&'a Wanted<'a>, usize)>,
 }
 
-/// Bounds of a window.
+/// Limits of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Number of rows and events.
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
-    /// False if a window may have as many rows more as are read at a time, which saves reading them
-    /// again.
+    /// False if a window may exceed the limit by the rows of one read, which saves reading them again.
     pub(crate) is_exact: bool,
 }
 
 /// Consecutive rows and events.
 pub(crate) struct Window {
-    /// Sorted. Those that concern every variable are among the events.
+    /// Sorted. Includes the events that concern all variables.
     pub(crate) rows: Rows,
-    /// Everything up to this key was read; `None` if that is everything within the time.
+    /// The key up to which everything was read; `None` if that is everything within the span.
     pub(crate) end: Option<RowKey>,
 }
 
-/// The last row of a time.
+/// The result of a search for the last row of a span.
 pub(crate) enum Last {
     Found(RowKey, Box<Rows>),
     Nothing,
-    /// None is later than this time. Where the search goes on.
+    /// The search was interrupted, and continues before this time. No row is later.
     NotAfter(i64),
 }
 
 impl Reading<'_> {
-    /// Returns rows and events after a key and within a time, as far as room and work allow. Returns
-    /// some, or a later end, whenever there is more.
+    /// Returns rows and events after a key and within a span, up to the limits of room and work. While
+    /// there is more, each window returns some rows or advances its end.
     pub(crate) fn window(
         &self,
         after: Option<RowKey>,
@@ -212,7 +210,7 @@ impl Reading<'_> {
             since: span.since,
             last: self.horizon(from, span.last),
         };
-        // The next one comes last.
+        // The next source is last.
         let mut waiting = self.sources(after, reached);
         waiting.sort_by_key(|source| std::cmp::Reverse(source.floor));
         let mut active: Vec<Source> = Vec::new();
@@ -276,7 +274,7 @@ impl Reading<'_> {
                 break;
             }
         }
-        // Before those of the variable at the same time.
+        // Engine events precede events of the variable at the same time.
         let until = end.map_or(span.last, |end| end.time);
         marks.splice(
             0..0,
@@ -308,8 +306,8 @@ impl Reading<'_> {
         Ok(Window { rows: out, end })
     }
 
-    /// Returns the time up to which the files that may have rows are known, without reading the
-    /// indices of more files than the work of the page allows. It is not before `from`.
+    /// Returns the time up to which all files that may have rows are known, without reading more
+    /// indices than the work of the page allows. It is not before `from`.
     pub(crate) fn horizon(&self, from: i64, last: i64) -> i64 {
         for part in self.view.parts.iter() {
             if part.row.first_time > last {
@@ -326,7 +324,7 @@ impl Reading<'_> {
         last
     }
 
-    /// Returns the events of a time that concern every variable, in the order of their keys.
+    /// Returns the events within a span that concern all variables, in key order.
     pub(crate) fn engine_marks(&self, span: TimeSpan) -> Vec<HistoryMark> {
         let mut marks = Vec::new();
         for part in self.view.parts.iter() {
@@ -344,10 +342,10 @@ impl Reading<'_> {
         marks
     }
 
-    /// Returns the last row of a time, or where the search goes on in the next page.
+    /// Returns the last row of a span, or where the search continues in the next page.
     pub(crate) fn last(&self, span: TimeSpan) -> Last {
         let mut best: Option<(RowKey, Rows)> = None;
-        // The latest time that damaged rows may have.
+        // The latest time at which damaged rows may be.
         let mut lost: Option<i64> = None;
         let offer = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
             let Some(key) = rows.key(row) else { return };
@@ -380,7 +378,7 @@ impl Reading<'_> {
             {
                 break;
             }
-            // Everything that may be later was looked at.
+            // All files that may have later rows have been searched.
             let not_after = part.row.last_time;
             if best.is_none() && self.page.is_spent() && not_after < span.last {
                 return Last::NotAfter(not_after);
@@ -398,7 +396,7 @@ impl Reading<'_> {
                 count = (count * 2).min(PREFETCH_ROWS);
                 let mut rows = self.series.rows();
                 if self.read(part, (from, to), &mut rows).is_err() {
-                    // Page by page, so that one page is lost and not those before it.
+                    // Read page by page, so that a damaged page does not cost the pages before it.
                     let page = part.page_at(self.series, to - 1, self.projection);
                     from = page.map_or(first, |(start, _)| start.max(first));
                     count = LAST_ROWS;
@@ -436,14 +434,14 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads rows of a file.
+    /// Reads a range of rows of a file.
     fn read(&self, part: &Part, (from, to): (u64, u64), rows: &mut Rows) -> Result<(), Error> {
         self.page.spend(OPEN_WORK + (to - from) as usize);
         part.read(self.series, from, to, self.projection, rows)
     }
 
-    /// Epochs are compared for equality only; the rows of others are selected by time. Late samples
-    /// of this epoch are not after a position, because they never were the value.
+    /// Epochs are only compared for equality; rows of other epochs are selected by time. Late samples
+    /// of the same epoch are not after a position, because they never became the value.
     fn is_after_position(&self, key: &RowKey) -> bool {
         let position = self.position;
         position.is_none_or(|at| {
@@ -451,7 +449,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the updates after the position that the query names; `None` if these are all.
+    /// Returns the updates after the query's position, or `None` if the query has no position.
     fn after_position(&self, rows: &Rows) -> Option<Rows> {
         self.position?;
         let mut left = Rows::new(rows.word_bytes());
@@ -464,7 +462,7 @@ impl Reading<'_> {
         Some(left)
     }
 
-    /// Everything that may have rows after a key and within the time.
+    /// Returns all sources that may have rows after a key and within the span.
     fn sources(&self, after: Option<RowKey>, span: TimeSpan) -> Vec<Source> {
         let from = after.map_or(span.since, |after| after.time.max(span.since));
         let wanted = TimeSpan {
@@ -490,7 +488,7 @@ impl Reading<'_> {
             let Some((first, end)) = self.page.or_damage(part, range) else {
                 continue;
             };
-            // Most windows begin where the one before has ended.
+            // Most windows begin where the previous one ended.
             let next = after.and_then(|after| self.page.row_after(part, self.series.id, after));
             let first = next.map_or(first, |next| next.clamp(first, end));
             sources.push(Source {
@@ -531,14 +529,14 @@ impl Reading<'_> {
         sources
     }
 
-    /// Takes the next rows of a file, and returns their number. A page that is damaged is left out,
-    /// and an event says so.
+    /// Takes the next rows of a file, and returns their number. A damaged page is skipped and reported
+    /// as an event.
     fn take(&self, file: &InFile, span: TimeSpan, rows: &mut Rows) -> u64 {
         if let Ok(taken) = self.try_take(file, span, rows) {
             self.page.spend(taken as usize);
             return taken;
         }
-        // Page by page, so that one page is lost and not its neighbours.
+        // Read page by page, so that a damaged page does not cost its neighbours.
         let page = file.part.page_at(self.series, file.next, self.projection);
         let end = page.map_or(file.end, |(_, end)| end.min(file.end));
         let mut page = self.series.rows();
@@ -570,8 +568,8 @@ impl Reading<'_> {
         Ok(taken)
     }
 
-    /// Begins to read a file at the next row, for this series and the wanted ones after it, as far
-    /// as a page may have room for them.
+    /// Begins to read a file at the next row, for this series and for the wanted series after it that
+    /// may fit in the page.
     fn stream(&self, file: &InFile, span: TimeSpan) -> Result<PartStream, Error> {
         self.page.spend(OPEN_WORK);
         let mut ranges = vec![(self.series, file.next, file.end)];
@@ -601,13 +599,13 @@ impl Reading<'_> {
     }
 }
 
-/// Rows of one series in the order of their keys, in memory or in a file.
+/// A source of rows of one series in key order: memory or a file.
 struct Source {
     rows: Arc<Rows>,
-    /// The next row in `rows`, and the end of those within the time.
+    /// The next row in `rows`, and the end of the rows within the span.
     at: usize,
     end: usize,
-    /// No row or event that was not taken yet comes before this key.
+    /// A lower bound of the keys of rows and events that were not taken yet.
     floor: RowKey,
     after: Option<RowKey>,
     file: Option<InFile>,
@@ -617,7 +615,7 @@ struct InFile {
     part: Arc<Part>,
     next: u64,
     end: u64,
-    /// Time of the last row that was read.
+    /// Time of the last row read.
     last_time: i64,
 }
 
@@ -638,7 +636,7 @@ impl Source {
         }
     }
 
-    /// Returns the key of the next row, or a smaller one if that was not read yet.
+    /// Returns the key of the next row, or a lower bound of it if that row was not read yet.
     fn head(&self) -> Option<RowKey> {
         match self.needs_read() {
             true => Some(self.floor),

@@ -1,4 +1,4 @@
-//! The series that a query asks for.
+//! The series that match a query.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -8,23 +8,23 @@ use trunkline_types::{Pattern, StepBudget};
 use super::reading::Page;
 use crate::catalogue::{ENGINE_SERIES, Series};
 
-/// Steps of comparisons with patterns that take as long as to decode a row.
+/// Number of pattern comparison steps that take as long as decoding one row.
 const STEPS_PER_WORK: usize = 16;
-/// Steps to look up a name, and to begin with a pattern.
+/// Steps for looking up a name, and for starting the comparison with a pattern.
 const STEPS_MIN: usize = 8;
 
-/// The wanted series, in the order of their names and ids. They are found when they are needed, and
-/// the comparisons count as work of the page: many patterns times many series take long.
+/// The wanted series, sorted by name and id. They are found on demand, and the comparisons count as
+/// work of the page: comparing many patterns with many series takes long.
 pub(crate) struct Wanted<'a> {
-    /// Those from which the wanted ones are chosen.
+    /// The series among which the wanted ones are found.
     series: &'a [Series],
-    /// The patterns without wildcards, and the others.
+    /// The patterns without wildcards; `patterns` are the others.
     names: HashSet<&'a str>,
     patterns: Vec<&'a Pattern>,
-    /// The wanted ones among the first `compared` series.
+    /// The wanted series among the first `compared` ones.
     found: RefCell<Vec<&'a Series>>,
     compared: Cell<usize>,
-    /// Steps that were not counted as work yet.
+    /// Steps that have not been counted as work yet.
     steps: Cell<usize>,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the wanted series with this number. `None` if there is none, or if the work of the
-    /// page is spent before it is found.
+    /// Returns the wanted series with this number. Returns `None` if there is none, or if the page
+    /// reaches its work limit first.
     pub(crate) fn get(&self, number: usize, page: &Page) -> Option<&'a Series> {
         loop {
             let found = self.found.borrow().get(number).copied();
@@ -58,7 +58,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Returns the first series that was not compared yet.
+    /// Returns the first series that has not been compared yet.
     pub(crate) fn rest(&self) -> Option<&'a Series> {
         self.series.get(self.compared.get())
     }

@@ -1,11 +1,11 @@
-//! A history that is killed, or loses its power, at every single write has every acknowledged row
-//! once, and no other than those of the step in progress.
+//! Kills a history, or cuts its power, at every single write. It must have every acknowledged row
+//! exactly once, and besides these only rows of the step in progress.
 //!
 //! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Copies of its
-//! folder are then read without an engine, with their catalogue and with a new one, and opened, read,
-//! written again, and moved to files.
+//! folder are then read without an engine, with their catalogue and with a rebuilt one; they are also
+//! opened, read, written again, and moved to files.
 //!
-//! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise a part of them, evenly.
+//! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise an evenly spaced selection of them.
 
 #![allow(clippy::expect_used, reason = "tests may panic")]
 
@@ -24,9 +24,9 @@ use trunkline_types::Value;
 use crate::rig::{Line, Plant, SECOND, START, assert_same};
 use crate::steps::{NEXT, STEPS};
 
-/// Random losses of power for each point, in addition to the kill and the extreme one.
+/// Number of random power losses per point, in addition to the kill and the loss of all unsynced data.
 const DRAWS: usize = 2;
-/// Copies that are checked unless all are.
+/// Approximate number of copies that are checked unless all are.
 const CHECKED: usize = 350;
 
 fn main() {
@@ -54,23 +54,23 @@ fn main() {
     ]);
 }
 
-/// Does all steps in a folder, calls the closure after each, and returns the rows of each.
+/// Performs all steps in a folder, calls the closure after each, and returns the rows of each step.
 type Work = fn(&Path, fn()) -> Vec<Vec<Line>>;
 
-/// Expects in a copy the rows of the steps that were done.
+/// Expects that a copy has the rows of the completed steps.
 type Check<'a> = &'a dyn Fn(&Image, &Path, &[Vec<Line>], usize);
 
-/// Whether all copies are checked.
+/// Returns true if all copies are checked.
 fn is_everything() -> bool {
     env::var_os("HISTORY_EVERY_WRITE").is_some()
 }
 
-/// The number of kinds of copies that are checked: kills come first.
+/// Returns the number of kinds of copies that are checked: kills come first.
 fn kinds() -> usize {
     2 + DRAWS
 }
 
-/// Checks points, and returns how many points and checks there were.
+/// Checks points, and reports the number of points and checks.
 ///
 /// Behaviour: SV-09, H-14, H-16.
 fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -> String {
@@ -86,13 +86,13 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
     let total = points.len() * kinds;
     let every = match is_everything() {
         true => 1,
-        // All kinds in turn.
+        // Take the kinds in turn.
         false => total.div_ceil(CHECKED).next_multiple_of(kinds) + usize::from(kinds > 1),
     };
     let copy = folder.join("copy");
     let mut failures = Vec::new();
     let mut checked = 0;
-    // The first failures are told in the end.
+    // The first failures are reported at the end.
     panic::set_hook(Box::new(|_| {}));
     for number in (0..total).step_by(every) {
         let (at, kind) = (number / kinds, number % kinds);
@@ -128,8 +128,7 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
     format!("{} points, {checked} openings", points.len())
 }
 
-/// Expects the rows of the steps that are done, and any number of those of the next one. Returns all
-/// of them.
+/// Expects the rows of the completed steps, and any of the rows of the next step. Returns all of them.
 fn assert_done(found: &[Line], expected: &[Vec<Line>], done: usize, what: &str) -> Vec<Line> {
     let in_progress = expected.get(done).map_or(&[][..], Vec::as_slice);
     let present: BTreeSet<&Line> = found.iter().collect();
@@ -140,7 +139,7 @@ fn assert_done(found: &[Line], expected: &[Vec<Line>], done: usize, what: &str) 
     rows
 }
 
-/// Expects that both copies of the footer of each file are there, whatever was lost.
+/// Expects that each file has both copies of its footer, whatever was lost.
 fn assert_footers(copy: &Path, done: usize) {
     let wall = trunkline_types::Timestamp::from_nanos(START);
     match trunkline_history::verify(copy, wall, &mut |_, _| true) {
@@ -153,7 +152,7 @@ fn assert_footers(copy: &Path, done: usize) {
     }
 }
 
-/// Reads the folder without an engine. Before the first step it may be none.
+/// Reads the folder without an engine. Before the first step, it may not have a history.
 fn assert_read(copy: &Path, expected: &[Vec<Line>], done: usize, what: &str) {
     match rig::read_folder(copy, &rig::all()) {
         Ok(found) => {
@@ -183,10 +182,10 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     let found = plant.everything().lines;
     let mut rows = assert_done(&found, expected, done, "after the end of the process");
 
-    // The folder goes on.
+    // The folder can be used further.
     rows.push(plant.write("x", &Value::F64(-1.0)));
     rows.push(plant.write("text", &Value::String("after".into())));
-    // Segments of earlier starts may have to be moved before.
+    // Segments of earlier starts may have to be moved first.
     plant.record_everything();
     assert_same(&plant.everything().lines, &rows, "after another commit");
     plant.seal();
@@ -197,14 +196,14 @@ fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     assert_same(&plant.everything().lines, &rows, "after another start");
 }
 
-/// The engine starts with both folders.
+/// Starts the engine with both folders.
 fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
     let time = START + 1000 * 3600 * SECOND;
     let mut plant = steps::start_with_spool(copy, NEXT, time);
     let mut found = plant.everything();
     if !found.states.is_empty() {
-        // Some rows are not in memory until they are files.
+        // Rows of the spool that are not in memory are missing until they are moved to files.
         plant.maintain();
         found = plant.everything();
     }
@@ -222,7 +221,7 @@ fn check_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) 
     assert_same(&plant.everything().lines, &rows, "after another start");
 }
 
-/// The engine starts without the spool, whose disk comes back later.
+/// Starts the engine without the spool, whose disk comes back later.
 fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
     image.write_to(copy);
     let (_, spool) = steps::places(copy);

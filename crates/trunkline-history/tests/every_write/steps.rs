@@ -8,13 +8,13 @@ use trunkline_types::{DataType, Value};
 
 use crate::rig::{Line, Plant, SECOND, START, length_of_log, limited};
 
-/// Starts of the engine in the child.
+/// Number of starts of the engine in the child.
 const STARTS: u64 = 3;
-/// Steps of each start.
+/// Number of steps per start.
 const STEPS_EACH: usize = 8;
-/// Number of steps: each ends with an acknowledgement.
+/// Total number of steps. Each ends with an acknowledgement.
 pub const STEPS: usize = STARTS as usize * STEPS_EACH;
-/// The start after the last one of the child.
+/// Epoch of the start after the last one in the child.
 pub const NEXT: u64 = STARTS + 1;
 
 pub fn variables() -> [(&'static str, DataType); 4] {
@@ -26,7 +26,7 @@ pub fn variables() -> [(&'static str, DataType); 4] {
     ]
 }
 
-/// The child: writes, and reports each step as done. Returns the rows of each step.
+/// The work of the child: writes, and calls `done` after each step. Returns the rows of each step.
 pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     let mut all = Vec::new();
     let mut time = START;
@@ -35,11 +35,11 @@ pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
         for step in 0..STEPS_EACH {
             let lines = write(&mut plant, step as i64);
             match step {
-                // A commit alone.
+                // Only a commit.
                 0 | 3 | 7 => plant.record(),
-                // A segment, which waits to be moved.
+                // A closed segment, which waits to be moved.
                 1 | 5 => plant.close_segment(),
-                // The rows of a step, the segment, and its files.
+                // The rows of a step, its segment, and its files.
                 _ => {
                     plant.record();
                     plant.close_segment();
@@ -61,7 +61,7 @@ pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     all
 }
 
-/// The folder of a history and its spool, in one folder.
+/// Returns the folder of a history and its spool, both in one folder.
 pub fn places(root: &Path) -> (PathBuf, PathBuf) {
     (root.join("main"), root.join("spool"))
 }
@@ -72,7 +72,7 @@ pub fn start_with_spool(root: &Path, epoch: u64, time: i64) -> Plant {
     Plant::open_with_spool(&main, Some(&spool), epoch, time, &variables()).expect("it can start")
 }
 
-/// The same as [`work`] with a spool, to which the log moves in each start.
+/// As [`work`], with a spool to which the log moves in each start.
 pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);
@@ -84,7 +84,7 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
         for step in 0..STEPS_EACH {
             let mut lines = write(&mut plant, step as i64);
             match step {
-                // Longer than other files, so that only this log reaches a limit.
+                // The log becomes longer than other files, so that only the log reaches a limit.
                 0 => {
                     let long = Value::String("long ".repeat(20_000).into());
                     lines.push(plant.write("text", &long));
@@ -97,10 +97,10 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
                     let state = plant.history.spool().expect("there is one");
                     assert!(state.cause.is_some(), "it has moved");
                 }
-                // Another log of the spool.
+                // The next log of the spool.
                 3 => plant.close_segment(),
-                // All closed segments become files, and the next step moves the log back. The second
-                // start ends before.
+                // All closed segments are moved to files, and the next step moves the log back. The
+                // second start ends before that.
                 4 | 6 if start != 2 => {
                     plant.record();
                     plant.maintain();
@@ -116,7 +116,7 @@ pub fn work_with_spool(root: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
     all
 }
 
-/// Rows of two dates, some of them older than others before.
+/// Writes rows of two dates, some of them older than earlier rows.
 fn write(plant: &mut Plant, step: i64) -> Vec<Line> {
     let mut lines = Vec::new();
     for n in 0..4 {
@@ -129,7 +129,7 @@ fn write(plant: &mut Plant, step: i64) -> Vec<Line> {
     }
     lines.push(plant.write("flag", &Value::Bool(step % 2 == 0)));
     if step == 3 {
-        // More than a page of the disk.
+        // Longer than a page.
         let long = Value::String("long ".repeat(3000).into());
         lines.push(plant.write("text", &long));
     }

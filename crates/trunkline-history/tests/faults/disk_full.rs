@@ -1,5 +1,5 @@
-//! A disk without room. Room is limited by the longest file that a process may write, so each test
-//! works in a process of its own.
+//! A full disk, simulated by a limit of the file size. The limit applies to a whole process, so each
+//! test runs in a process of its own.
 
 use std::env;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::rig::{
     limited,
 };
 
-/// Names the test to its own process.
+/// Environment variable with the name of the test that the process runs.
 const CHILD: &str = "HISTORY_DISK_FULL";
 pub(crate) const VARIABLES: [(&str, DataType); 2] =
     [("x", DataType::F64), ("text", DataType::String)];
@@ -76,7 +76,7 @@ fn what_found_no_room_is_recorded_once_there_is_room() {
             let result = limited(length + room, || {
                 let first = plant.try_record();
                 if first.is_err() {
-                    // What waits becomes more.
+                    // More rows are added to those that wait.
                     written.extend(some_writes(&mut plant, 1));
                     assert!(plant.try_record().is_err(), "{room} bytes were enough");
                 }
@@ -137,7 +137,7 @@ fn kill_while_there_is_no_room_keeps_what_was_acknowledged() {
     );
 }
 
-/// Rows stay where they are until there is room for their file.
+/// Rows stay in the log until there is room for their file.
 #[test]
 fn files_that_found_no_room_are_written_once_there_is_room() {
     in_own_process(
@@ -166,7 +166,7 @@ fn files_that_found_no_room_are_written_once_there_is_room() {
                     }
                 }
                 plant.maintain();
-                // The events of a start are in the log from the start on.
+                // The events of a start are in the log immediately.
                 assert!(plant.history.figures().unsealed <= 2, "{what}");
                 assert_same(&plant.everything().lines, &written, &what);
             }
@@ -175,7 +175,7 @@ fn files_that_found_no_room_are_written_once_there_is_room() {
     );
 }
 
-/// The log of the next segment finds no room.
+/// There is no room for the log of the next segment.
 #[test]
 fn segment_that_cannot_begin_leaves_the_open_one() {
     in_own_process("segment_that_cannot_begin_leaves_the_open_one", || {
@@ -211,7 +211,7 @@ fn start_without_room_is_an_error_and_costs_nothing() {
         for room in [0, 1, 10, 100, 4096, 20_000] {
             let fresh = folder.path().join(format!("fresh-{room}"));
             let _opened = limited(room, || Plant::open(&fresh, 1, START, &VARIABLES).err());
-            // What that has left does no harm.
+            // What the failed start leaves behind does no harm.
             let mut plant = Plant::start(&fresh, 2, START, &VARIABLES);
             let mut written = some_writes(&mut plant, 3);
             plant.record();
@@ -229,7 +229,7 @@ fn start_without_room_is_an_error_and_costs_nothing() {
     });
 }
 
-/// B-64: a stop that could not be recorded is an interruption.
+/// B-64: a stop that could not be recorded counts as an interruption.
 #[test]
 fn stop_without_room_is_an_error_and_an_interruption() {
     in_own_process("stop_without_room_is_an_error_and_an_interruption", || {
@@ -256,7 +256,7 @@ fn stop_without_room_is_an_error_and_an_interruption() {
     });
 }
 
-/// A stop that found room at its second attempt is one stop.
+/// A stop that succeeds at its second attempt is entered once.
 #[test]
 fn stop_that_found_room_later_is_entered_once() {
     in_own_process("stop_that_found_room_later_is_entered_once", || {
@@ -284,7 +284,7 @@ fn stop_that_found_room_later_is_entered_once() {
     });
 }
 
-/// B-64: what had to be dropped is entered with its exact number.
+/// B-64: the number of dropped updates is recorded exactly.
 #[test]
 fn updates_that_were_dropped_are_counted_exactly() {
     in_own_process("updates_that_were_dropped_are_counted_exactly", || {
@@ -313,7 +313,7 @@ fn updates_that_were_dropped_are_counted_exactly() {
         }
         limit(None);
         plant.record_everything();
-        // This one shows what is missing before it.
+        // This update reveals what is missing before it.
         plant.write("x", &Value::F64(-1.0));
         plant.seal();
         let answer = plant.everything();
@@ -323,7 +323,7 @@ fn updates_that_were_dropped_are_counted_exactly() {
         assert!(lost > 0, "there was room for everything");
         assert_eq!(answer.lines.len() as u64 + lost, written);
         assert_eq!(plant.history.figures().lost, lost);
-        // Each update is there once with its value, or is within a loss.
+        // Each update either occurs once with its value, or is covered by a loss.
         let mut next = 1;
         let mut missing = 0;
         for line in &answer.lines {
@@ -350,7 +350,7 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
             plant.record();
             let time = plant.time;
             drop(plant);
-            // The catalogue needs no room then.
+            // While this reader is open, the catalogue needs no more room.
             let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
             let read = || {
                 let sql = "SELECT count(*) FROM series";
@@ -379,7 +379,7 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
     );
 }
 
-/// Files whose disk has no room while they are joined are joined later, and leave nothing behind.
+/// If the disk is full during a join, the files are joined later, and nothing is left behind.
 #[test]
 fn join_that_found_no_room_is_done_later() {
     in_own_process("join_that_found_no_room_is_done_later", || {

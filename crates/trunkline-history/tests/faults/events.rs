@@ -1,4 +1,4 @@
-//! Interruptions and retirements are in the history with their cause (B-64).
+//! The history records interruptions and retirements with their cause (B-64).
 
 use trunkline_engine::history::History;
 use trunkline_engine::{Wakes, Write};
@@ -11,7 +11,7 @@ use crate::rig::{
 
 const VARIABLES: [(&str, DataType); 1] = [("x", DataType::F64)];
 
-/// B-64: the engine was killed after everything had been moved to files.
+/// B-64: the engine is killed after everything was moved to files.
 #[test]
 fn kill_after_everything_was_moved_to_files_is_an_interruption() {
     let folder = folder();
@@ -26,7 +26,7 @@ fn kill_after_everything_was_moved_to_files_is_an_interruption() {
     assert_eq!(events, [Started, Added, Interrupted, Started]);
 }
 
-/// B-64: a start that is killed before its first record does not hide the interruption before it.
+/// B-64: a start that is killed before its first record does not hide the earlier interruption.
 #[test]
 fn interruption_is_entered_although_the_next_start_is_killed_too() {
     let folder = folder();
@@ -36,22 +36,22 @@ fn interruption_is_entered_although_the_next_start_is_killed_too() {
     let time = plant.time + SECOND;
     drop(plant);
     let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
-    // Files are made by another thread than the one that records.
+    // A thread other than the recording one moves rows to files.
     plant.maintain();
     drop(plant);
     let plant = Plant::start(folder.path(), 3, time + SECOND, &VARIABLES);
     plant.record();
     let events = plant.everything().events_of("x");
-    // Both ended without stopping.
+    // Both runs ended without stopping.
     assert_eq!(events.iter().filter(|one| **one == Interrupted).count(), 2);
     assert_eq!(events.last(), Some(&Started));
 }
 
-/// B-64: a backup has copied the log first, and the catalogue and the files after the engine had moved
-/// further rows to files.
+/// B-64: a backup copied the log first, and copied the catalogue and the files only after the engine
+/// had moved more rows to files.
 #[test]
 fn interruption_follows_the_last_row_although_the_log_is_older() {
-    // Without a log at all, if it became a file before it was copied.
+    // There may be no log at all, if it was moved to a file before it was copied.
     for has_log in [true, false] {
         let (origin, copied) = (folder(), folder());
         let place = copied.path().join("copied");
@@ -84,8 +84,8 @@ fn interruption_follows_the_last_row_although_the_log_is_older() {
     }
 }
 
-/// B-64: the command has moved the end of the last run to a file, and was killed before it removed
-/// the logs.
+/// B-64: the command moved the end of the last run to a file, and was killed before it removed the
+/// logs.
 #[test]
 fn interruption_is_entered_once_although_compacting_was_killed() {
     let (origin, killed) = (folder(), folder());
@@ -146,7 +146,7 @@ fn orderly_stops_are_stops_wherever_their_rows_are() {
     }
 }
 
-/// B-64: a variable is retired, and comes back.
+/// B-64: a variable is retired, and deployed again.
 #[test]
 fn retirement_and_return_are_entered_with_all_rows_between() {
     let folder = folder();
@@ -168,7 +168,7 @@ fn retirement_and_return_are_entered_with_all_rows_between() {
     assert_eq!(answer.events_of("x"), events);
 }
 
-/// B-64: the variable was replaced by one of another type before the recorder came around.
+/// B-64: a variable of another type replaced the variable before the recorder's next step.
 #[test]
 fn updates_before_a_quick_replacement_are_recorded() {
     let folder = folder();
@@ -187,7 +187,7 @@ fn updates_before_a_quick_replacement_are_recorded() {
     assert!(answer.events_of("x").contains(&Retired));
 }
 
-/// B-64: the same with the same type, so that its series goes on.
+/// B-64: as above with the same type, so that the series continues.
 #[test]
 fn updates_before_a_quick_return_are_recorded() {
     let folder = folder();

@@ -1,5 +1,5 @@
-//! Damage in the files of a history, and files that are missing: no panic, and no wrong value for a
-//! right one. Either an answer is what it was before, or it tells of the damage and names the file.
+//! Damaged and missing files of a history: no panic, and no wrong value in place of a right one. Each
+//! answer is either unchanged, or reports the damage and names the file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use trunkline_types::{DataType, Pattern, Timestamp, Value};
 
 use crate::rig::{Answer, Line, Plant, SECOND, START, all, copy, files, flip, folder};
 
-/// Flipped bits per kind of file, one at a time; `HISTORY_FLIPS` sets another number.
+/// Number of bits flipped per kind of file, one at a time; `HISTORY_FLIPS` overrides it.
 const FLIPS: u64 = 150;
 const DAY: i64 = 86_400 * SECOND;
 
@@ -34,17 +34,17 @@ fn flips() -> u64 {
     set.map_or(FLIPS, |set| set.parse().unwrap())
 }
 
-/// A folder with files of three days, and with the answers to a few queries.
+/// A folder with files of three days, and the answers to a few queries.
 struct Filed {
     folder: TempDir,
-    /// Has the same in its folder `killed`, without an end of the engine.
+    /// Its folder `killed` has the same files, as left by a killed engine.
     killed: TempDir,
     time: i64,
     queries: Vec<HistoryQuery>,
     answers: Vec<Pages>,
 }
 
-/// The rows of a query's pages, or its buckets.
+/// The content of a query's pages: rows or buckets.
 #[derive(Debug, Default)]
 struct Pages {
     answer: Answer,
@@ -75,7 +75,7 @@ impl Filed {
         let answers = queries.iter().map(|query| pages(&plant, query).unwrap());
         let answers: Vec<Pages> = answers.collect();
         assert_eq!(answers[0].answer.lines.len(), 3 * (1600 + 200));
-        // As a kill leaves it.
+        // The state that a kill leaves.
         let killed = crate::rig::folder();
         copy(folder.path(), &killed.path().join("killed"));
         drop(plant);
@@ -88,13 +88,13 @@ impl Filed {
         }
     }
 
-    /// The paths of the files of a kind.
+    /// Returns the paths of the files of a kind.
     fn files_in(&self, below: &str) -> Vec<PathBuf> {
         let all = files(self.folder.path()).into_iter();
         all.filter(|path| path.starts_with(below)).collect()
     }
 
-    /// What is wrong with the answers after `damage` to a file; `None` if nothing is.
+    /// Describes what is wrong with the answers after `damage` to a file; `None` if nothing is.
     fn fault_after(&self, place: &Path, file: &Path, damage: &dyn Fn(&Path)) -> Option<String> {
         copy(self.folder.path(), place);
         damage(&place.join(file));
@@ -115,7 +115,7 @@ impl Filed {
         .next()
     }
 
-    /// Damages these files in turn, and expects no fault.
+    /// Damages these files in turn, and expects no wrong answer.
     fn damage_all(&self, files: &[PathBuf], damages: &[Damage]) {
         assert!(!files.is_empty(), "there is such a file");
         let copied = folder();
@@ -137,7 +137,8 @@ impl Filed {
     }
 }
 
-/// Everything, in one page and in small ones; a time; the last rows; buckets.
+/// Returns queries of everything, in one page and in small pages; of a time span; of the last rows; and
+/// of buckets.
 fn queries() -> Vec<HistoryQuery> {
     let mut time = all();
     time.since = Some(Timestamp::from_nanos(START + DAY / 1000));
@@ -146,7 +147,7 @@ fn queries() -> Vec<HistoryQuery> {
     last.form = HistoryForm::Last;
     let mut buckets = all();
     buckets.patterns = vec![Pattern::parse("rig/x").unwrap()];
-    // As wide as a power of two, so that summaries are of use.
+    // The width is a power of two, so that summaries can be used.
     buckets.form = HistoryForm::Buckets(NonZeroU64::new(1 << 40).unwrap());
     let mut narrow = buckets.clone();
     narrow.form = HistoryForm::Buckets(NonZeroU64::new(7 * SECOND as u64).unwrap());
@@ -160,7 +161,7 @@ fn pages(plant: &Plant, query: &HistoryQuery) -> Result<Pages, String> {
     })
 }
 
-/// The same of a folder without an engine.
+/// Returns the pages for a folder without an engine.
 fn pages_in(folder: &Path, query: &HistoryQuery) -> Result<Pages, String> {
     let wall = Timestamp::from_nanos(START + 10 * DAY);
     let mut folder = HistoryFolder::open(folder, wall).map_err(|error| error.to_string())?;
@@ -196,7 +197,7 @@ fn pages_of(
     }
 }
 
-/// What is wrong with a sentence that must name this file.
+/// Returns an error text unless the sentence names this file.
 fn unnamed(sentence: &str, file: &Path) -> Option<String> {
     let name = file.file_stem().unwrap().to_string_lossy();
     // Only the catalogue has a version.
@@ -204,8 +205,8 @@ fn unnamed(sentence: &str, file: &Path) -> Option<String> {
     (!is_named).then(|| format!("the file is not named: {sentence}"))
 }
 
-/// What is wrong with an answer: it is not right and does not say so, or has rows that were not
-/// written.
+/// Describes what is wrong with an answer: it differs without reporting it, or has rows that were
+/// never written.
 fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     let lines = |pages: &Pages| pages.answer.lines.clone();
     let is_same = lines(found) == lines(right) && found.buckets == right.buckets;
@@ -214,7 +215,7 @@ fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     }
     let written: BTreeSet<Line> = lines(right).into_iter().collect();
     let mut seen = BTreeSet::new();
-    // The last row may be an earlier one, which a query of everything shows.
+    // A query of the last rows may return earlier ones, which its right answer lacks.
     let is_last = right.answer.lines.len() < 10;
     for line in lines(found) {
         if !is_last && !written.contains(&line) {
@@ -237,11 +238,11 @@ fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
     }
 }
 
-/// What is done to a file, with its name.
+/// A damage to a file, with a description.
 type Damage = (String, Box<dyn Fn(&Path)>);
 type Damages = Vec<Damage>;
 
-/// Flipped bits anywhere in a file.
+/// Flips bits anywhere in a file.
 fn flipped(seed: u64) -> Damages {
     let mut random = fastrand::Rng::with_seed(seed);
     let of = |_| {
@@ -255,7 +256,7 @@ fn flipped(seed: u64) -> Damages {
     (0..flips()).map(of).collect()
 }
 
-/// A file that is cut, is empty, is missing, or has other bytes in its end.
+/// Truncates, empties or removes a file, or overwrites its end.
 fn cut(seed: u64) -> Damages {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut damages: Damages = Vec::new();
@@ -357,7 +358,7 @@ fn empty_catalogue_is_found() {
     filed.damage_all(&filed.files_in("catalogue.sqlite"), &damages);
 }
 
-/// What SQLite has not moved from its log to the catalogue when the engine is killed.
+/// Damages the part of the catalogue that SQLite still has in its log when the engine is killed.
 fn assert_log_of_the_catalogue_is_not_needed(damages: &[Damage]) {
     let mut filed = Filed::new();
     let killed = filed.killed.path().join("killed");
@@ -378,7 +379,7 @@ fn cut_or_missing_log_of_the_catalogue_is_found() {
     assert_log_of_the_catalogue_is_not_needed(&cut(21));
 }
 
-/// H-16. Without the copy, the footer of the file itself is read.
+/// H-16. Without the copy, the footer in the file is used.
 #[test]
 fn damaged_or_missing_copy_of_a_footer_changes_no_answer() {
     let filed = Filed::new();
@@ -404,14 +405,14 @@ fn checked(folder: &Path) -> Verified {
     verify(folder, wall, &mut |_, _| true).unwrap()
 }
 
-/// A sound folder has no finding. After a damage, a finding names the file.
+/// An intact folder has no findings. After each damage, a finding names the file.
 #[test]
 fn check_names_every_damaged_file_and_finds_nothing_else() {
     let filed = Filed::new();
     let sound = checked(filed.folder.path());
     assert_eq!(sound.findings, [], "{sound:#?}");
     assert_eq!((sound.files, sound.logs), (3, 1));
-    // With three events of the variables and those of the engine.
+    // The rows include three events of the variables and those of the engine.
     assert!(sound.rows > 3 * (1600 + 200), "{}", sound.rows);
     let copied = folder();
     let place = copied.path().join("copy");
@@ -429,7 +430,7 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
             damage(&place.join(file));
             let found = checked(&place).findings;
             let is_named = found.iter().any(|one| Path::new(&one.file) == file);
-            // Bytes of the catalogue that mean nothing.
+            // Some bytes of the catalogue have no meaning.
             let is_sound = below == "catalogue.sqlite"
                 && filed
                     .queries
@@ -448,7 +449,7 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
     }
 }
 
-/// A finding has the variable and the time of the rows that are lost, and of no others.
+/// A finding has the variable and the times of the lost rows, and of no others.
 #[test]
 fn check_names_the_rows_that_cannot_be_read() {
     let filed = Filed::new();
@@ -458,7 +459,7 @@ fn check_names_the_rows_that_cannot_be_read() {
     let right = &filed.answers[0].answer.lines;
     for file in filed.files_in("samples") {
         copy(filed.folder.path(), &place);
-        // Before the footer, which is at least this long.
+        // Flip a bit before the footer, which has at least 3000 bytes.
         let bits = (fs::metadata(place.join(&file)).unwrap().len() - 3000) * 8;
         flip(&place.join(&file), random.u64(0..bits));
         let findings = checked(&place).findings;
@@ -512,7 +513,7 @@ fn rebuilt_catalogue_gives_the_same_answers() {
     }
 }
 
-/// A file of rows whose footers are both damaged: it is named, and nothing else is missing.
+/// Both footers of a file are damaged: the file is named, and nothing else is missing.
 #[test]
 fn rebuilt_catalogue_leaves_out_what_cannot_be_read() {
     let filed = Filed::new();
@@ -542,7 +543,7 @@ fn rebuilt_catalogue_leaves_out_what_cannot_be_read() {
     assert!(place.join(&file).exists(), "nothing is removed");
 }
 
-/// A damage in one file: the rows of the others are read, and the file is named.
+/// One file is damaged: the rows of the others are read, and the file is named.
 #[test]
 fn damaged_file_of_rows_does_not_hide_the_others() {
     let filed = Filed::new();
@@ -566,8 +567,8 @@ fn damaged_file_of_rows_does_not_hide_the_others() {
     }
 }
 
-/// The least number of rows that are read from a file of 100,000 after a bit has flipped at any of
-/// these places in it, from 0 to 1.
+/// Returns the smallest number of rows read from a file of 100,000 after a bit flip at any of these
+/// relative positions, from 0 to 1.
 fn least_rows_read(places: std::ops::Range<f64>) -> usize {
     const ROWS: usize = 100_000;
     let origin = folder();
@@ -611,34 +612,34 @@ fn least_rows_read(places: std::ops::Range<f64>) -> usize {
     least.min().unwrap()
 }
 
-/// A block has 64 KiB, which is a quarter of the times here.
+/// A block has 64 KiB, a quarter of the times here.
 #[test]
 fn flipped_bit_in_the_rows_of_a_large_file_costs_one_block() {
     let least = least_rows_read(0.0..0.9);
     assert!(least >= 70_000, "{least} rows are read");
 }
 
-/// The footer exists twice.
+/// There are two copies of the footer.
 #[test]
 fn flipped_bit_in_the_metadata_of_a_large_file_costs_one_block() {
     let least = least_rows_read(0.999..1.0);
     assert!(least >= 70_000, "{least} rows are read");
 }
 
-/// Flips a bit in the middle of a column of the file of rows in a folder.
+/// Flips a bit in the middle of a column in the folder's file of rows.
 fn damage_column(folder: &Path, column: usize) {
     let mut parts = files(folder).into_iter();
     let part = parts.find(|path| path.starts_with("samples")).unwrap();
     let part = folder.join(part);
     let reader = SerializedFileReader::new(fs::File::open(&part).unwrap()).unwrap();
     let (start, length) = reader.metadata().row_group(0).column(column).byte_range();
-    // So that the block in the middle has nothing else.
+    // Long enough that the block in the middle belongs to this column alone.
     assert!(length > 3 << 16, "{length} bytes");
     flip(&part, (start + length / 2) * 8);
 }
 
-/// The page with the wanted row is damaged: the row before it is returned, and the answer says that
-/// others are missing.
+/// If the page with the wanted row is damaged, the row before it is returned, and the answer reports
+/// that others are missing.
 ///
 /// H-16.
 #[test]
@@ -653,7 +654,7 @@ fn last_row_before_a_damaged_page_is_found() {
     plant.seal();
     let time = plant.time;
     drop(plant);
-    // Values of numbers.
+    // The column with the numbers.
     damage_column(folder.path(), 2);
     let plant = Plant::start(folder.path(), 2, time, &variables);
     let found: BTreeSet<Line> = plant.everything().lines.into_iter().collect();
@@ -683,7 +684,7 @@ fn last_row_before_a_damaged_page_is_found() {
     assert_eq!(answer.events_of("x"), []);
 }
 
-/// Pages of long values have fewer rows than others.
+/// Pages of long values have few rows.
 ///
 /// H-16.
 #[test]
@@ -705,14 +706,14 @@ fn flipped_bit_in_long_values_costs_the_rows_of_a_page() {
     assert!(!answer.states.is_empty());
     let lost = 4_000 - answer.lines.len();
     assert!((1..1_000).contains(&lost), "{lost} rows are lost");
-    // As the check finds.
+    // The check finds the same.
     let found = checked(folder.path());
     let rows = (answer.lines.len() + answer.events_of("text").len()) as u64;
     assert!(found.rows.abs_diff(rows) < 10, "{} and {rows}", found.rows);
 }
 
-/// An engine with the variable `a` is killed, files of its folder are removed, and an engine with
-/// the variable `b` is started.
+/// Kills an engine with the variable `a`, removes files of its folder, and starts an engine with the
+/// variable `b`.
 fn assert_no_other_name(removed: &[&str]) {
     let (origin, killed) = (folder(), folder());
     let mut plant = Plant::start(origin.path(), 1, START, &[("a", DataType::F64)]);

@@ -1,4 +1,4 @@
-//! Folders that are in use, or cannot be written.
+//! Folders that are in use or cannot be written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn folder_is_used_by_one_engine_at_a_time() {
         let error = error_of(folder.path());
         assert!(error.contains("in use"), "{error}");
     }
-    // The refused ones have changed nothing.
+    // The refused engines have changed nothing.
     written.push(plant.write("x", &Value::F64(2.0)));
     plant.seal();
     assert_same(&plant.everything().lines, &written, "the first engine");
@@ -40,7 +40,7 @@ fn folder_is_used_by_one_engine_at_a_time() {
     assert_same(&plant.everything().lines, &written, "the next engine");
 }
 
-/// H-14: the engine learns that its history cannot be used, and why.
+/// H-14: the engine reports that its history cannot be used, and why.
 #[test]
 fn folder_that_cannot_be_made_or_written_gives_an_error() {
     let folder = folder();
@@ -49,7 +49,7 @@ fn folder_that_cannot_be_made_or_written_gives_an_error() {
     error_of(&file);
     error_of(&file.join("below"));
     error_of(Path::new("/proc/history"));
-    // Not for the superuser.
+    // The superuser may write there.
     let locked = folder.path().join("locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
@@ -58,7 +58,7 @@ fn folder_that_cannot_be_made_or_written_gives_an_error() {
     }
 }
 
-/// Things that are not what they should be.
+/// Folders with the names of files.
 #[test]
 fn folders_in_the_place_of_files_give_an_error_or_do_no_harm() {
     for name in [
@@ -83,13 +83,13 @@ fn folders_in_the_place_of_files_give_an_error_or_do_no_harm() {
         }
         plant.record();
         plant.close_segment();
-        // It cannot be moved to files, and stays where it is.
+        // The segment cannot be moved to files, and stays in the log.
         let _sealed = plant.history.maintain(plant.moment().wall);
         assert_same(&plant.everything().lines, &written, name);
     }
 }
 
-/// Other files in the folder are nothing to it.
+/// Other files in the folder are ignored.
 #[test]
 fn files_of_others_in_the_folder_are_left_alone() {
     let folder = folder();

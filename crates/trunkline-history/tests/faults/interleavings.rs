@@ -1,5 +1,5 @@
 //! Random interleavings of writes, commits, closed segments, moves to files, kills and queries,
-//! against a model that is a list of rows.
+//! compared with a model: a list of rows.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ use trunkline_types::{DataType, Pattern, Timestamp, Value};
 
 use crate::rig::{Answer, LIBRARY, Line, Plant, SECOND, START, all, assert_same, folder};
 
-/// Seeds; `HISTORY_SEEDS` sets another number.
+/// Number of seeds; `HISTORY_SEEDS` overrides it.
 const SEEDS: u64 = 200;
 const STEPS: usize = 40;
 const HOUR: i64 = 3600 * SECOND;
@@ -36,11 +36,11 @@ struct World {
     plant: Option<Plant>,
     epoch: u64,
     is_busy: bool,
-    /// Rows that were acknowledged.
+    /// Acknowledged rows.
     recorded: Vec<Line>,
-    /// Rows that wait to be recorded.
+    /// Rows waiting to be recorded.
     waiting: Vec<Line>,
-    /// What was done, for a failure.
+    /// The steps so far, for the report of a failure.
     steps: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl World {
         let step = self.random.u32(0..100);
         match step {
             0..45 => self.write(),
-            // Enough files that some are joined.
+            // Creates enough files that some are joined.
             45..60 if self.is_busy => {
                 self.close_segment();
                 self.maintain();
@@ -87,7 +87,7 @@ impl World {
     fn a_time(&mut self) -> i64 {
         let random = &mut self.random;
         match random.u32(0..10) {
-            // Often the same again.
+            // Repeat the same time often.
             0..2 => START,
             2..4 => START + random.i64(-3..4) * HOUR,
             _ => START + random.i64(-20 * HOUR..20 * HOUR),
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// What waited is acknowledged, unless so much waits to be moved that nothing is recorded.
+    /// Treats waiting rows as acknowledged, unless the recorder is blocked by segments that wait.
     fn acknowledge(&mut self) {
         if self.plant().history.is_idle() {
             self.recorded.append(&mut self.waiting);
@@ -151,7 +151,7 @@ impl World {
 
     fn kill(&mut self) {
         let time = self.plant().time + SECOND;
-        // Its lock must be free.
+        // Release the lock before the restart.
         self.plant = None;
         self.waiting.clear();
         self.epoch += 1;
@@ -159,7 +159,7 @@ impl World {
         self.plant = Some(plant);
     }
 
-    /// A random time, and a random pattern.
+    /// Returns a query with a random time span and a random pattern.
     fn some_query(&mut self) -> HistoryQuery {
         let mut query = all();
         if self.random.bool() {
@@ -184,7 +184,7 @@ impl World {
         self.recorded.iter().filter(is_wanted).cloned().collect()
     }
 
-    /// In pages; between these, rows move on.
+    /// Reads pages, and moves rows between them.
     fn query(&mut self) {
         let mut query = self.some_query();
         query.limit = self.random.choice([0, 1, 2, 3, 7, 50]).unwrap();
@@ -208,7 +208,7 @@ impl World {
             }
         }
         assert_same(&answer.lines, &expected, &self.told());
-        // What was recorded meanwhile was acknowledged.
+        // Rows recorded in the meantime were acknowledged.
         self.acknowledge_if_idle();
     }
 
@@ -234,7 +234,7 @@ impl World {
         assert_same(&answer.lines, &expected, &self.told());
     }
 
-    /// The first and the last number of rows of one time may be any of these here.
+    /// Among rows of the same time, any may be the first or the last number here.
     fn buckets(&mut self) {
         let mut query = self.some_query();
         query.patterns = vec![Pattern::parse("rig/x").unwrap()];
@@ -287,7 +287,7 @@ impl World {
 }
 
 impl Plant {
-    /// Closes the segment, and takes nothing new: what waits is recorded by this too.
+    /// Closes the segment unless rows are waiting, because closing would record them.
     fn close_segment_of_recorded(&self) {
         if self.history.is_idle() {
             self.close_segment();
@@ -321,7 +321,7 @@ fn random_interleavings_answer_as_a_list_of_rows_does() {
         for _ in 0..STEPS {
             world.step();
         }
-        // In the end everything is in files.
+        // Finally, move everything to files.
         world.record();
         world.plant().maintain();
         world.record();
@@ -331,7 +331,7 @@ fn random_interleavings_answer_as_a_list_of_rows_does() {
     }
 }
 
-/// Ends the readers.
+/// Stops the readers on drop.
 struct End<'a>(&'a Mutex<Option<u64>>);
 
 impl Drop for End<'_> {
@@ -340,13 +340,13 @@ impl Drop for End<'_> {
     }
 }
 
-/// Readers see each row that was recorded before they began, once, while rows move around them.
+/// Readers see each row recorded before they began exactly once, while rows are recorded and moved.
 #[test]
 fn readers_see_every_row_once_while_rows_are_recorded_and_moved() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &variables());
     let wall = plant.moment().wall;
-    // Sequences up to this one were acknowledged; `None` ends the readers.
+    // Sequence numbers up to this one were acknowledged; `None` stops the readers.
     let acknowledged = Mutex::new(Some(0));
     let history = Arc::clone(&plant.history);
     thread::scope(|scope| {
@@ -375,7 +375,7 @@ fn readers_see_every_row_once_while_rows_are_recorded_and_moved() {
                 }
             });
         }
-        // Also if this thread panics.
+        // Stops the readers even if this thread panics.
         let _end = End(&acknowledged);
         for round in 0..500 {
             let mut last = 0;
@@ -392,7 +392,7 @@ fn readers_see_every_row_once_while_rows_are_recorded_and_moved() {
     });
 }
 
-/// The order of rows is by time, then by the start of the engine, then by sequence, also in a bucket.
+/// Rows are ordered by time, then by epoch, then by sequence number, also within a bucket.
 #[test]
 fn bucket_of_one_time_has_its_first_and_last_number() {
     let folder = folder();
@@ -413,7 +413,7 @@ fn bucket_of_one_time_has_its_first_and_last_number() {
     assert_eq!(ends, [(1.0, 4.0)]);
 }
 
-/// A bucket without any row does not exist, although something happened to the recording.
+/// There is no bucket without a row, even if there are events in its interval.
 #[test]
 fn events_make_no_buckets() {
     let folder = folder();
@@ -425,12 +425,12 @@ fn events_make_no_buckets() {
     assert!(page.series.is_empty(), "{page:?}");
 }
 
-/// A page has at most as many rows and events as were asked for, and the pages have each event once.
+/// A page has at most the requested number of rows and events, and the pages have each event once.
 #[test]
 fn pages_have_no_more_rows_and_events_than_asked_for() {
     let folder = folder();
     let mut time = START;
-    // Many starts, each an event or two.
+    // Each start adds an event or two.
     for epoch in 1..20 {
         let mut plant = Plant::start(folder.path(), epoch, time, &variables());
         for n in 0..epoch % 4 {

@@ -1,4 +1,4 @@
-//! Damage in a log costs at most the frame that it is in, and what a crash has cut off is not there.
+//! Damage in a log costs at most the frame that it is in, and a truncated commit is not read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +10,9 @@ use trunkline_types::{DataType, Value};
 
 use crate::rig::{Line, Plant, SECOND, START, assert_same, copy, files_of, flip, folder};
 
-/// Flipped bits, one at a time; `HISTORY_FLIPS` sets another number.
+/// Number of bits flipped, one at a time; `HISTORY_FLIPS` overrides it.
 const FLIPS: u64 = 2000;
-/// Damage may cost this many bytes of payload, and no row is longer than the rest.
+/// Maximum number of payload bytes that damage may cost: a frame, and one row that exceeds it.
 const FRAME_MAX: usize = (256 << 10) + (64 << 10);
 
 fn variables() -> [(&'static str, DataType); 4] {
@@ -74,7 +74,7 @@ impl Logged {
         self.commits.concat()
     }
 
-    /// Opens a copy of the folder after `damage` to its log.
+    /// Opens a copy of the folder after applying `damage` to its log.
     fn opened(&self, copy_to: &Path, damage: impl FnOnce(&Path)) -> Plant {
         copy(self.folder.path(), copy_to);
         damage(&copy_to.join(&self.log));
@@ -82,14 +82,14 @@ impl Logged {
     }
 }
 
-/// The log that has the rows.
+/// Returns the log with the rows.
 fn only_log(folder: &Path) -> PathBuf {
     let logs = files_of(folder, "tlh");
     let size = |path: &PathBuf| fs::metadata(folder.join(path)).unwrap().len();
     logs.into_iter().max_by_key(size).unwrap()
 }
 
-/// The frames of a log, head and payload, as the format says.
+/// Returns the frames of a log, header and payload, according to the format.
 fn frames(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut frames = Vec::new();
     let mut at = 24;
@@ -109,7 +109,7 @@ fn flips() -> u64 {
     set.map_or(FLIPS, |set| set.parse().unwrap())
 }
 
-/// Expects all rows but those of at most one commit. Returns true if that one is missing.
+/// Expects all rows except those of at most one commit. Returns true if that commit is missing.
 fn assert_one_missing(found: &[Line], commits: &[Vec<Line>], what: &str) -> bool {
     let present: BTreeSet<&Line> = found.iter().collect();
     let is_missing = |commit: &Vec<Line>| !commit.iter().all(|line| present.contains(line));
@@ -127,12 +127,12 @@ fn assert_one_missing(found: &[Line], commits: &[Vec<Line>], what: &str) -> bool
     !missing.is_empty()
 }
 
-/// Every frame here is a commit of its own.
+/// Here, each frame is a commit of its own.
 #[test]
 fn flipped_bit_in_a_log_costs_at_most_the_rows_of_one_frame() {
     let logged = Logged::new(24);
     let bytes = logged.bytes();
-    // The first ones have the events of the start, and those of the variables.
+    // The first frames have the events of the start and of the variables.
     assert_eq!(frames(&bytes).len(), logged.commits.len() + 2);
     let copied = folder();
     let place = copied.path().join("copy");
@@ -148,7 +148,7 @@ fn flipped_bit_in_a_log_costs_at_most_the_rows_of_one_frame() {
     assert!(costs > 0, "no flip has hit a row");
 }
 
-/// What is left after damage is kept when it is moved to files.
+/// Rows that are left after damage are kept when they are moved to files.
 #[test]
 fn rows_around_a_damage_are_moved_to_files_and_the_folder_goes_on() {
     let logged = Logged::new(12);
@@ -171,7 +171,7 @@ fn rows_around_a_damage_are_moved_to_files_and_the_folder_goes_on() {
     }
 }
 
-/// As a kill during a write leaves it.
+/// The state after a kill during a write.
 #[test]
 fn log_that_is_cut_in_its_last_frame_has_everything_before() {
     let logged = Logged::new(9);
@@ -189,7 +189,7 @@ fn log_that_is_cut_in_its_last_frame_has_everything_before() {
     assert_same(&plant.everything().lines, &logged.all(), "not cut");
 }
 
-/// As a loss of power may leave it: the length is there, and some sectors are not.
+/// A possible state after a power loss: the file has its length, but some sectors were not written.
 #[test]
 fn log_whose_last_frame_has_zeros_or_other_bytes_has_everything_before() {
     let logged = Logged::new(9);
@@ -213,7 +213,7 @@ fn log_whose_last_frame_has_zeros_or_other_bytes_has_everything_before() {
     }
 }
 
-/// The head of a log, and logs of any length below it.
+/// A log with a damaged header, and logs of any length below that of the header.
 #[test]
 fn log_without_its_head_is_read() {
     let logged = Logged::new(3);
@@ -232,7 +232,7 @@ fn log_without_its_head_is_read() {
     }
 }
 
-/// A long commit of many variables, and of one variable.
+/// Writes a long commit, either of many variables or of one.
 fn assert_frames_are_short(variables: usize, rows: usize) {
     let names: Vec<String> = (0..variables).map(|n| format!("v{n}")).collect();
     let types: Vec<_> = names
@@ -263,7 +263,7 @@ fn assert_frames_are_short(variables: usize, rows: usize) {
     written.retain(|line| present.contains(line));
     assert_same(&found, &written, "only rows that were written");
     let lost = rows - written.len();
-    // A number takes at least its 8 bytes.
+    // A number takes at least 8 bytes.
     assert!(lost > 0 && lost <= FRAME_MAX / 8, "{lost} rows are lost");
 }
 
@@ -277,7 +277,7 @@ fn frame_of_one_variable_is_short() {
     assert_frames_are_short(1, 100_000);
 }
 
-/// A variable whose value is a frame of the log: no row may come out of a value, whatever is
+/// The value of a variable is a frame of the log: no row may be read from within a value, whatever is
 /// damaged around it.
 #[test]
 fn value_that_looks_like_a_frame_is_never_taken_for_one() {
@@ -287,7 +287,7 @@ fn value_that_looks_like_a_frame_is_never_taken_for_one() {
     let place = logged.folder.path();
     let mut plant = Plant::start(place, 2, logged.time + SECOND, &variables());
     let mut commits = logged.commits.clone();
-    // Two of them, in case that a restart is a new log.
+    // Write it twice, in case a restart begins a new log.
     for _ in 0..2 {
         let inner = bytes.get(last.clone()).unwrap();
         let value = Value::Bytes(inner.into());
@@ -300,14 +300,14 @@ fn value_that_looks_like_a_frame_is_never_taken_for_one() {
     let outer = frames(&fs::read(place.join(&newest)).unwrap())
         .pop()
         .unwrap();
-    // The first byte of the payload: the time of the commit.
+    // Flip the first byte of the payload, in the time of the commit.
     flip(&place.join(&newest), (outer.start as u64 + 16) * 8);
     let plant = Plant::start(place, 3, time, &variables());
     let found = plant.everything().lines;
     assert!(assert_one_missing(&found, &commits, "a frame in a value"));
 }
 
-/// B-64: a damage that has cost rows is entered or said.
+/// B-64: rows lost by damage are recorded as an event or reported.
 #[test]
 fn lost_frame_is_said() {
     let logged = Logged::new(9);

@@ -1,17 +1,17 @@
-//! Fault tests of a history, written from what it promises: nothing that was acknowledged is lost,
-//! nothing is doubled, damage costs little and is found, and every value is read as it was written.
+//! Fault tests of a history, derived from its promises: no acknowledged row is lost or duplicated,
+//! damage costs little and is found, and every value is read as it was written.
 //!
 //! - `values`: timestamps and values of every kind.
 //! - `log_damage`: flipped bits and cuts in a log.
 //! - `file_damage`: flipped bits, cuts and missing files elsewhere.
-//! - `interleavings`: random interleavings of everything, against a model.
+//! - `interleavings`: random interleavings of all operations, against a model.
 //! - `folder`: folders that are in use or cannot be written.
 //! - `disk_full`: a disk without room.
-//! - `spool`: a second disk for what finds no room on the first.
-//! - `offline`: folders that are read, compacted and rebuilt without an engine.
+//! - `spool`: a second disk for rows that find no room on the first.
+//! - `offline`: reading, compacting and rebuilding folders without an engine.
 //! - `events`: interruptions and retirements.
 //!
-//! Tests of a defect that is known are ignored, with the defect as the reason.
+//! Tests of known defects are ignored, with the defect as the reason.
 
 #![allow(
     clippy::unwrap_used,

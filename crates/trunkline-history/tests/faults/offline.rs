@@ -1,4 +1,4 @@
-//! Folders that are read, and brought into order, without an engine.
+//! Reading, compacting and rebuilding folders without an engine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ fn write(plant: &mut Plant, count: i64) -> Vec<Line> {
     (0..count).map(|n| of(n, plant)).collect()
 }
 
-/// The names and contents of all files.
+/// Returns the names and contents of all files.
 fn contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let read = |path: std::path::PathBuf| {
         let bytes = fs::read(folder.join(&path)).unwrap();
@@ -41,7 +41,7 @@ fn assert_sound(folder: &Path) {
     assert_eq!(checked.findings, []);
 }
 
-/// The engine is killed between the removal of old rows from the catalogue and that of their file.
+/// The engine is killed after it removed old rows from the catalogue, but before it removed their file.
 #[test]
 fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     let (folder, aside) = (folder(), folder());
@@ -84,7 +84,7 @@ fn file_of_rows_that_are_not_kept_is_removed_at_the_start() {
     assert_same(&answer.lines, &[kept], "what is kept");
 }
 
-/// H-14: a reader changes nothing, and keeps no engine from recording.
+/// H-14: a reader changes nothing, and does not prevent an engine from recording.
 #[test]
 fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
     let folder = folder();
@@ -108,7 +108,7 @@ fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
         .iter()
         .map(|one| (one.name.as_str(), one.rows))
         .collect();
-    // With the event of the deployment.
+    // Including the event of the deployment.
     assert_eq!(rows, [("rig/n", 76), ("rig/x", 76)]);
     assert_sound(folder.path());
     assert_eq!(contents(folder.path()), before, "nothing was changed");
@@ -133,13 +133,13 @@ fn reader_of_a_killed_engine_says_that_it_was_interrupted() {
         Some(&HistoryEvent::Interrupted)
     );
     assert_eq!(contents(&place), before, "nothing was changed");
-    // As the engine says at its next start.
+    // The engine reports the same at its next start.
     let plant = Plant::start(&place, 2, plant.time, &VARIABLES);
     let events = plant.everything().events_of("x");
     assert!(events.contains(&HistoryEvent::Interrupted), "{events:?}");
 }
 
-/// The engine moves rows to files and joins these, after the folder was opened.
+/// The engine moves rows to files and joins the files after the folder was opened.
 #[test]
 fn reader_goes_on_when_its_files_are_replaced() {
     let folder = folder();
@@ -157,7 +157,7 @@ fn reader_goes_on_when_its_files_are_replaced() {
         written.extend(write(&mut plant, 20));
         plant.seal();
     }
-    // The files that the reader knows are removed.
+    // The files that the reader opened are removed.
     plant.maintain();
     assert_eq!(files_of(folder.path(), "parquet").len(), 2, "joined");
     let mut answer = Answer::default();
@@ -166,8 +166,8 @@ fn reader_goes_on_when_its_files_are_replaced() {
     assert_same(&answer.lines, &written, "after the files were replaced");
 }
 
-/// Rows that were acknowledged before the folder is opened are in the answer, and no row is there
-/// twice, while another thread records, moves rows to files, and joins files.
+/// Rows acknowledged before the folder is opened are in the answer, each once, while another thread
+/// records, moves rows to files and joins files.
 #[test]
 fn readers_have_every_row_once_while_an_engine_moves_rows() {
     let folder = folder();
@@ -213,7 +213,7 @@ fn readers_have_every_row_once_while_an_engine_moves_rows() {
     });
 }
 
-/// A folder with eight starts, of which the last one was killed.
+/// Creates a folder after eight starts, the last of which was killed.
 fn killed() -> (tempfile::TempDir, Vec<Line>, i64) {
     let (origin, killed) = (folder(), folder());
     let mut written = Vec::new();
@@ -274,7 +274,7 @@ fn compacted_folder_loses_only_what_the_rules_do_not_keep() {
     assert_sound(&place);
 }
 
-/// One of the two footers is damaged: both are right afterwards.
+/// One of the two footers is damaged: both are intact afterwards.
 #[test]
 fn compacting_repairs_footers() {
     let folder = folder();
@@ -284,7 +284,7 @@ fn compacting_repairs_footers() {
     plant.history.close(plant.moment().wall).unwrap();
     drop(plant);
     let wall = Timestamp::from_nanos(START);
-    // So that there is one file, which stays.
+    // Leaves a single file, which stays.
     compact(folder.path(), &[], wall, &mut |_| true).unwrap();
     let mut parts = files(folder.path()).into_iter();
     let part = parts.find(|path| path.starts_with("samples")).unwrap();
@@ -307,7 +307,7 @@ fn compacting_repairs_footers() {
     );
 }
 
-/// The files may be the only copies of rows, and their footers are needed to read them.
+/// These files may be the only copies of rows, and their footers are needed to read them.
 #[test]
 fn files_that_are_set_apart_keep_their_footers_and_replace_none() {
     let own = folder();
@@ -344,7 +344,7 @@ fn files_that_are_set_apart_keep_their_footers_and_replace_none() {
     let wall = Timestamp::from_nanos(time);
     let opened = HistoryFolder::open(own.path(), wall).unwrap();
     assert_eq!(opened.info().unwrap().set_apart, 2);
-    // A new catalogue has them after they were moved back.
+    // After they are moved back, a rebuilt catalogue has them.
     for (round, (path, bytes)) in expected.iter().enumerate() {
         let back = path.strip_prefix("set-apart").unwrap();
         let back = back.strip_prefix("2").unwrap_or(back);
@@ -363,8 +363,8 @@ fn files_that_are_set_apart_keep_their_footers_and_replace_none() {
     assert_same(&found, &written, "with the files that were set apart");
 }
 
-/// A kill after the former catalogue was moved and before its log was: the log belongs to no
-/// catalogue, and is not taken for that of the new one.
+/// A kill after the old catalogue was moved but before its log was: the log is then without a
+/// catalogue, and is not used for the new one.
 #[test]
 fn log_of_a_former_catalogue_is_not_that_of_a_new_one() {
     let (origin, killed) = (folder(), folder());
@@ -386,7 +386,7 @@ fn log_of_a_former_catalogue_is_not_that_of_a_new_one() {
     assert_same(&found, &written, "with a new catalogue");
 }
 
-/// A source may have times on any date. There is no file for each of them.
+/// The times of a source may be on any date. Not every date gets a file.
 #[test]
 fn rows_of_many_dates_become_a_bounded_number_of_files() {
     const DAY: i64 = 86_400 * SECOND;
@@ -396,7 +396,7 @@ fn rows_of_many_dates_become_a_bounded_number_of_files() {
     for round in 0..9 {
         for day in 0..300 {
             let time = START + (day - 150) * DAY + round * SECOND;
-            // More rows of some dates.
+            // Some dates have more rows.
             for more in 0..=i64::from(day % 7 == 0) {
                 let value = Value::I64(day * 10 + more);
                 written.push(plant.write_at("n", &value, time + more));
@@ -418,7 +418,7 @@ fn rows_of_many_dates_become_a_bounded_number_of_files() {
         assert!(without_date.count() > 0);
     }
     assert_same(&plant.everything().lines, &written, "from files");
-    // The files of each date are joined, and those without a date are.
+    // The files of each date are joined, as are those without a date.
     plant.maintain();
     let parts = files_of(&folder.path().join("samples"), "parquet").len();
     assert!(parts <= 2 * 32, "{parts} files");

@@ -1,5 +1,5 @@
-//! A spool: rows that find no room in the folder of a history are stored in a second one, and come
-//! back, each once.
+//! The spool: rows that find no room in the folder of a history are stored in a second folder, and
+//! are moved back, each once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::rig::{
     limited,
 };
 
-/// The folder of a history and its spool, and what was written to the history.
+/// The folder of a history and its spool, and the rows written to the history.
 struct Disks {
     root: TempDir,
     epoch: u64,
@@ -57,14 +57,14 @@ impl Disks {
         plant
     }
 
-    /// Makes the log in the folder longer than other files, so that only this one reaches a limit.
+    /// Makes the log in the folder longer than other files, so that only the log reaches a limit.
     fn lengthen(&mut self, plant: &mut Plant) {
         let long = Value::String("x".repeat(150_000).into());
         self.written.push(plant.write("text", &long));
         record(plant);
     }
 
-    /// Ends the engine without a notice.
+    /// Ends the engine without a stop.
     fn kill(&mut self, plant: Plant) {
         self.time = plant.time + SECOND;
         drop(plant);
@@ -88,7 +88,7 @@ impl Disks {
         assert_same(&plant.everything().lines, &self.written, what);
     }
 
-    /// Expects that the history can be written again, and that everything comes back from the spool.
+    /// Expects that the history can be written again, and that all rows of the spool are moved back.
     fn assert_back(&self, plant: &Plant, what: &str) {
         plant.maintain();
         plant.record();
@@ -100,7 +100,7 @@ impl Disks {
     }
 }
 
-/// Records everything. With too many closed segments, these must become files before.
+/// Records everything. If there are too many closed segments, moves them to files first.
 fn record(plant: &Plant) {
     plant.record();
     if !plant.history.is_idle() {
@@ -131,7 +131,7 @@ fn rows_that_find_no_room_are_in_the_spool_until_there_is_room() {
         assert_eq!(plant.history.figures().spooled, 6);
         assert_eq!(disks.logs(), 1);
         disks.assert_all(&plant, "while there is no room");
-        // The closed segments become files first: this shows that there is room.
+        // The closed segments are moved to files first, which shows that there is room.
         disks.write(&mut plant);
         plant.record();
         assert_eq!(plant.history.figures().spooled, 12);
@@ -180,8 +180,7 @@ fn kill_while_rows_are_in_the_spool_costs_and_doubles_none() {
     });
 }
 
-/// A commit that failed may have left all its rows in the log of a disk that cannot be changed any
-/// more.
+/// A failed commit may have left all its rows in a log whose disk can no longer be changed.
 ///
 /// Behaviour: H-14.
 #[test]
@@ -190,7 +189,7 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
     in_process_of(name, || {
         let mut disks = Disks::new();
         let mut plant = disks.start();
-        // The same engine whose disk has room.
+        // An identical engine whose disk has room.
         let mut twin = Disks::new();
         let mut other = twin.start();
         disks.write(&mut plant);
@@ -223,7 +222,7 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
         disks.kill(plant);
         let spooled = disks.written.split_off(1);
         fs::rename(disks.spool(), disks.away()).unwrap();
-        // The folder that it was mounted in is missing as well.
+        // The mount point is missing as well.
         fs::write(disks.spool(), "").unwrap();
 
         for _ in 0..2 {
@@ -246,7 +245,7 @@ fn spool_that_is_missing_at_a_start_comes_back_later() {
         let events = plant.everything().events_of("x");
         let ends = events.iter().filter(|event| **event == Interrupted).count();
         let starts = events.iter().filter(|event| **event == Started).count();
-        // The run that the spool belongs to has an end in each of the two.
+        // The run whose rows are in the spool has an end in the folder and another in the spool.
         assert_eq!((starts, ends), (4, 4), "{events:?}");
         disks.kill(plant);
         let plant = disks.start();
@@ -267,7 +266,7 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
         copy(&disks.spool(), &copied);
         disks.assert_back(&plant, "with room");
         disks.kill(plant);
-        // As if the deletion had been lost.
+        // As if the deletion had not become durable.
         copy(&copied, &disks.spool());
         let mut plant = disks.start();
         disks.assert_back(&plant, "after a restart");
@@ -277,7 +276,7 @@ fn log_that_comes_back_after_its_rows_are_in_files_is_recognised() {
         disks.assert_back(&plant, "with room");
         disks.kill(plant);
         copy(&copied, &disks.spool());
-        // A catalogue that is written anew knows it, too.
+        // A rebuilt catalogue recognises it, too.
         trunkline_history::rebuild(
             &disks.history(),
             trunkline_types::Timestamp::from_nanos(START),
@@ -299,7 +298,7 @@ fn rows_wait_in_memory_while_neither_folder_has_room() {
             let mut plant = disks.start();
             let before = disks.written.clone();
             disks.write(&mut plant);
-            // Not even the beginning of a log, or one without rows.
+            // There is room at most for a log without rows.
             let error = limited(room, || plant.try_record())
                 .unwrap_err()
                 .to_string();
@@ -433,7 +432,7 @@ fn history_with_the_spool_of_another_is_not_opened() {
     assert!(message.contains("`history_spool`"), "{message}");
 }
 
-/// Variables that are deployed while the catalogue cannot be written are recorded.
+/// Variables deployed while the catalogue cannot be written are recorded.
 ///
 /// Behaviour: H-14.
 #[test]
@@ -450,7 +449,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
         disks.written.push(plant.write("new", &Value::I64(1)));
         plant.record();
         disks.kill(plant);
-        // Without the spool, another variable gets the number of this one, which gets another one.
+        // Without the spool, another variable gets the same series id.
         fs::rename(disks.spool(), disks.away()).unwrap();
         fs::write(disks.spool(), "").unwrap();
         let mut plant = disks.start();
@@ -466,7 +465,7 @@ fn ids_of_series_in_the_spool_are_those_of_its_log() {
     });
 }
 
-/// Random sequences of everything that may happen.
+/// Random sequences of all operations and failures.
 ///
 /// Behaviour: H-14.
 #[test]
@@ -494,7 +493,7 @@ fn random_run(seed: u64) -> Result<(), String> {
             }
             4 | 5 => {
                 disks.write(&mut plant);
-                // Beyond this, nothing finds room: neither in the folder nor in the spool.
+                // Beyond this limit, neither the folder nor the spool has room.
                 let has_log = !files_of(&disks.history(), "tlh").is_empty();
                 let bytes = match random.bool() && has_log {
                     true => length_of_log(&disks.history()),
@@ -507,7 +506,7 @@ fn random_run(seed: u64) -> Result<(), String> {
             6 => plant.close_segment(),
             7 => {
                 let wall = plant.moment().wall;
-                // It fails at any file of the first closed segment.
+                // Fails at any file of the first closed segment.
                 let _failed = limited(random.u64(0..8_000), || plant.history.maintain(wall));
             }
             8 => plant.maintain(),
@@ -517,7 +516,7 @@ fn random_run(seed: u64) -> Result<(), String> {
                 plant = disks.start();
             }
         }
-        // What is only in the spool is missing as long as that is away, or not read yet.
+        // Rows that are only in the spool are missing while it is away or has not been read.
         let found = plant.everything();
         if !is_away
             && found.states.is_empty()
@@ -537,7 +536,7 @@ fn random_run(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The disk of the spool goes or comes back.
+/// Unmounts or mounts the disk of the spool.
 fn move_spool(disks: &Disks, is_away: &mut bool) {
     let (spool, away): (&Path, &Path) = (&disks.spool(), &disks.away());
     if *is_away {

@@ -38,7 +38,7 @@ fn read_everywhere(
     (folder, plant)
 }
 
-/// Writes these values in wire form to the variable `x`.
+/// Writes these values, given in wire form, to the variable `x`.
 fn read_all_of(data_type: &DataType, values: &[Vec<u8>]) {
     read_everywhere(&[("x", data_type.clone())], |plant| {
         let lines = values.iter().map(|value| {
@@ -67,7 +67,7 @@ fn integers_are_read_bit_for_bit() {
         I8: i8; I16: i16; I32: i32; I64: i64; U8: u8; U16: u16; U32: u32; U64: u64;
     }
     read_all_of(&DataType::Bool, &[vec![0], vec![1], vec![0]]);
-    // Neighbours that are the same number as f64.
+    // Adjacent integers that are equal as f64.
     let near = |first: i64| (first..first + 4).map(|n| n.to_le_bytes().to_vec());
     let near: Vec<_> = near((1 << 53) - 1).chain(near(i64::MAX - 4)).collect();
     read_all_of(&DataType::I64, &near);
@@ -247,7 +247,7 @@ fn arrays_and_waveforms_have_values_up_to_the_limit() {
         for n in 0..5 {
             let vector = Array::vector(Elements::I16(vec![n; n as usize]));
             lines.push(plant.write("vector", &Value::Array(Arc::new(vector))));
-            // 64 KiB are 8,192 numbers; the rest of the waveform needs a few bytes.
+            // 64 KiB hold 8,192 numbers; the rest of the waveform needs a few bytes.
             let length = [0, 1, 100, 8_150, 8_192];
             let wave = Waveform {
                 samples: Elements::F64(vec![1.0; length[n as usize]]),
@@ -261,9 +261,9 @@ fn arrays_and_waveforms_have_values_up_to_the_limit() {
     });
 }
 
-/// Source timestamps in no order, twice the same, and far away.
+/// Source timestamps out of order, repeated, and far away.
 ///
-/// B-41: a late sample is in the history, and a sample of an unset clock is not as of 1970.
+/// B-41: a late sample is in the history, and a sample of an unset clock is not dated 1970.
 #[test]
 fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
     let day = 86_400 * SECOND;
@@ -274,7 +274,7 @@ fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
         START - 10 * day,
         START - 10 * day,
         START + 1,
-        // 1970, and before.
+        // 1970 and earlier.
         0,
         1,
         SECOND,
@@ -313,7 +313,7 @@ fn source_timestamps_in_any_order_are_read_in_the_order_of_time() {
     assert_eq!(lines.iter().filter(unset).count(), 2 * 7, "they are marked");
 }
 
-/// A query without an end has every row, also at the last nanosecond there is.
+/// A query without an end has every row, even at the last possible nanosecond.
 #[test]
 fn row_of_the_last_nanosecond_is_read() {
     read_everywhere(&[("x", DataType::F64)], |plant| {
@@ -325,8 +325,8 @@ fn row_of_the_last_nanosecond_is_read() {
     });
 }
 
-/// B-41: the clock of the source is unset although its timestamp looks well, or the engine's own
-/// clock is.
+/// B-41: the source's clock is unset although its timestamp looks plausible, or the engine's clock is
+/// unset.
 #[test]
 fn samples_of_unset_clocks_are_as_of_the_engine() {
     let unset = Quality::GOOD.with_clock(Clock::Source, ClockSync::Unset);
@@ -348,13 +348,13 @@ fn samples_of_unset_clocks_are_as_of_the_engine() {
     });
 }
 
-/// H-16: every bit of a quality is kept, also those that this version does not know.
+/// H-16: every bit of a quality is kept, including unknown ones.
 #[test]
 fn qualities_are_read_bit_for_bit() {
     read_everywhere(&[("x", DataType::F64), ("n", DataType::I32)], |plant| {
         let mut lines = Vec::new();
         let bits = (0..32).map(|bit| 1_u32 << bit);
-        // An initial or a retained value is none that was measured.
+        // Initial and retained values are not recorded.
         let is_other = |quality: &Quality| !matches!(quality.reason().code(), 1 | 2);
         let qualities = bits.chain([u32::MAX]).map(Quality::from_bits);
         let qualities = qualities.filter(is_other).chain([bad()]);
@@ -373,7 +373,7 @@ fn qualities_are_read_bit_for_bit() {
     });
 }
 
-/// H-16: one variable with more types in its life has all their rows.
+/// H-16: a variable whose type changed has the rows of all its types.
 #[test]
 fn rows_of_all_types_of_a_variable_are_read() {
     let folder = folder();

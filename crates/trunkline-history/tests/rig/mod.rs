@@ -1,4 +1,4 @@
-//! An engine with a history, whose clock the test moves; and rows as a test expects and finds them.
+//! An engine with a history, whose clock the test advances, and helpers to compare rows.
 
 #![allow(
     dead_code,
@@ -26,7 +26,7 @@ use trunkline_types::{
     VariableDefinition, wire,
 };
 
-/// Noon of a day in 2026.
+/// An instant in September 2026, in nanoseconds since 1970.
 pub const START: i64 = 1_790_000_000_000_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 pub const LIBRARY: &str = "rig";
@@ -44,7 +44,7 @@ pub struct Line {
     pub key: RowKey,
     pub delay: i64,
     pub quality: u32,
-    /// In wire form.
+    /// Encoded in wire form.
     pub value: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ pub struct Event {
     pub event: HistoryEvent,
 }
 
-/// Everything that the pages of a query have.
+/// The content of all pages of a query.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub lines: Vec<Line>,
@@ -87,7 +87,7 @@ pub struct Plant {
     pub engine: Engine,
     pub history: Arc<FileHistory>,
     pub caller: Caller,
-    /// The wall clock.
+    /// The time of the wall clock.
     pub time: i64,
     ticks: Cell<u64>,
 }
@@ -98,7 +98,7 @@ impl fmt::Debug for Plant {
     }
 }
 
-/// A folder in memory where there is one, since thousands of openings sync thousands of files.
+/// Creates a folder in memory if possible, because thousands of openings sync thousands of files.
 pub fn folder() -> TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory.or_else(|_| tempfile::tempdir()).unwrap()
@@ -123,7 +123,7 @@ pub fn library(variables: &[(&str, DataType)]) -> LibraryDefinition {
 }
 
 impl Plant {
-    /// Starts an engine and opens its history, as after the end, orderly or not, of another.
+    /// Starts an engine and opens its history, after an orderly or abrupt end of an earlier engine.
     pub fn open(
         folder: &Path,
         epoch: u64,
@@ -133,7 +133,7 @@ impl Plant {
         Self::open_with_spool(folder, None, epoch, time, variables)
     }
 
-    /// The same with a second folder for rows that find no room in the first.
+    /// As [`open`](Self::open), with a second folder for rows that find no room in the first.
     pub fn open_with_spool(
         folder: &Path,
         spool: Option<&Path>,
@@ -186,7 +186,7 @@ impl Plant {
             .unwrap();
     }
 
-    /// Each moment is later than any delay before the next attempt to write.
+    /// Returns the next moment, which is later than any retry delay.
     pub fn moment(&self) -> Moment {
         self.ticks.set(self.ticks.get() + 10 * SECOND as u64);
         Moment {
@@ -195,16 +195,16 @@ impl Plant {
         }
     }
 
-    /// Writes a value, stamped by the engine, and returns the row that this must become. A second
-    /// passes.
+    /// Writes a value with the engine's timestamp, advances the clock by a second, and returns the
+    /// expected row.
     pub fn write(&mut self, name: &str, value: &Value) -> Line {
         let line = self.put(name, &Write::value(value));
         self.time += SECOND;
         line
     }
 
-    /// Writes a value that was measured at another time. The engine's clock is set back before, so
-    /// that it cannot tell whether the value is late, and takes it.
+    /// Writes a value with another source timestamp. Sets the engine's clock back first, so that the
+    /// engine does not treat the value as late, and accepts it.
     pub fn write_at(&mut self, name: &str, value: &Value, source: i64) -> Line {
         let update = self.variable(name).update();
         if update.sequence > 0 {
@@ -222,7 +222,7 @@ impl Plant {
         self.engine.resolve(&self.caller, &name).unwrap()
     }
 
-    /// Writes, and returns the row that this must become.
+    /// Writes, and returns the expected row.
     pub fn put(&mut self, name: &str, write: &Write<'_>) -> Line {
         let variable = self.variable(name);
         let name = variable.name().to_owned();
@@ -241,7 +241,7 @@ impl Plant {
         let engine = update.engine_timestamp.as_nanos();
         let time = match is_set {
             true => update.source_timestamp.as_nanos(),
-            // B-41: not as of 1970.
+            // B-41: not dated 1970.
             false => engine,
         };
         let value = match variable.data_type() {
@@ -273,7 +273,7 @@ impl Plant {
         self.history.record(self.moment()).map(|_| ())
     }
 
-    /// Records until nothing waits, and moves to files what must be moved for that.
+    /// Records until nothing waits. Moves segments to files if that is necessary.
     pub fn record_everything(&self) {
         self.record();
         while !self.history.is_idle() {
@@ -298,7 +298,7 @@ impl Plant {
         assert_eq!(self.history.figures().unsealed, 0);
     }
 
-    /// The answer to a query, from as many pages as it takes.
+    /// Returns the answer to a query, from all its pages.
     pub fn read(&self, query: &HistoryQuery) -> Result<Answer, HistoryError> {
         let mut query = query.clone();
         let mut answer = Answer::default();
@@ -314,7 +314,7 @@ impl Plant {
         }
     }
 
-    /// All rows and events, in the order of variables and keys.
+    /// Returns all rows and events, in the order of variables and keys.
     pub fn everything(&self) -> Answer {
         self.read(&all()).unwrap()
     }
@@ -346,14 +346,14 @@ impl Answer {
         }
     }
 
-    /// The events of a variable, in their order.
+    /// Returns the events of a variable, in order.
     pub fn events_of(&self, name: &str) -> Vec<HistoryEvent> {
         let name = format!("{LIBRARY}/{name}");
         let of_it = self.events.iter().filter(|event| event.variable == name);
         of_it.map(|event| event.event).collect()
     }
 
-    /// The number of updates that are missing by the events of all variables.
+    /// Returns the number of lost updates according to the events of all variables.
     pub fn lost(&self) -> u64 {
         let counts = self.events.iter().map(|event| match event.event {
             HistoryEvent::Lost(count) => count.unwrap(),
@@ -363,7 +363,7 @@ impl Answer {
     }
 }
 
-/// The answer of a folder that is read without an engine.
+/// Returns the answer of a folder read without an engine.
 pub fn read_folder(folder: &Path, query: &HistoryQuery) -> Result<Answer, FolderError> {
     let wall = Timestamp::from_nanos(START);
     let mut opened = HistoryFolder::open(folder, wall)?;
@@ -400,15 +400,14 @@ fn bytes_of(value: &WriteValue<'_>) -> Vec<u8> {
     }
 }
 
-/// Expects these rows in the order of their variables and keys, each exactly once. The rows that are
-/// expected may be in any order.
+/// Expects exactly these rows, ordered by variable and key, each once. `expected` may be in any order.
 pub fn assert_same(found: &[Line], expected: &[Line], what: &str) {
     if let Some(difference) = difference(found, expected) {
         panic!("{what}: {difference}");
     }
 }
 
-/// The first difference between the rows that were found and the ones that were expected.
+/// Describes the first difference between the rows found and the rows expected.
 pub fn difference(found: &[Line], expected: &[Line]) -> Option<String> {
     let mut expected: Vec<&Line> = expected.iter().collect();
     expected.sort();
@@ -423,7 +422,7 @@ pub fn difference(found: &[Line], expected: &[Line]) -> Option<String> {
     ))
 }
 
-/// The files below a folder, with their paths in it, in the order of their names.
+/// Returns the files below a folder, as relative paths, sorted.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -440,14 +439,14 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files with this extension below a folder.
+/// Returns the files with this extension below a folder.
 pub fn files_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let all = files(folder).into_iter();
     all.filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect()
 }
 
-/// Makes `to` hold the files of `from`, and nothing else.
+/// Makes `to` a copy of `from`.
 pub fn copy(from: &Path, to: &Path) {
     let _ = std::fs::remove_dir_all(to);
     std::fs::create_dir(to).unwrap();
@@ -465,12 +464,12 @@ pub fn flip(path: &Path, bit: u64) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// A quality that a source may give.
+/// Returns a bad quality as a source may report it.
 pub fn bad() -> Quality {
     Quality::bad(trunkline_types::Reason::SensorFailure)
 }
 
-/// No file may be longer than this.
+/// Sets the maximum file size of the process.
 pub fn limit(bytes: Option<u64>) {
     let maximum = getrlimit(Resource::Fsize).maximum;
     let limit = Rlimit {
@@ -480,7 +479,7 @@ pub fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, limit).unwrap();
 }
 
-/// Calls `work` with the limit, which ends with it.
+/// Calls `work` with a limit of the file size, which is removed afterwards.
 pub fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     limit(Some(bytes));
     let done = work();
@@ -488,7 +487,7 @@ pub fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Length of the newest log in a folder.
+/// Returns the length of the newest log in a folder.
 pub fn length_of_log(folder: &Path) -> u64 {
     let logs = files_of(folder, "tlh");
     let newest: PathBuf = folder.join(logs.last().unwrap());
