@@ -69,9 +69,10 @@ struct Filling {
     highest: Option<u64>,
     /// True if the history has the variable.
     is_recorded: bool,
-    /// Updates missing before rows that are not returned, and after the last row. Their times do not show
-    /// whether they are missing before or after `reading`.
+    /// Updates missing before rows that are not returned. Their times do not show whether they are
+    /// missing before or after `reading`.
     skipped: Lost,
+    /// Updates missing after the last row of the pages so far.
     lost: Lost,
 }
 
@@ -207,9 +208,11 @@ impl RecordedEvents {
         for series in &page.series {
             filling.is_recorded = true;
             for row in series.items() {
-                let HistoryItem::Reading(reading) = row else {
+                let HistoryItem::Reading(mut reading) = row else {
                     continue;
                 };
+                // The page before may have ended between the loss and this row.
+                reading.lost = std::mem::take(&mut filling.lost).plus(reading.lost);
                 let at = reading.position;
                 let is_late = is_late_sequence(at.sequence);
                 // Skips rows that come later, and rows of engine starts that are complete.
@@ -231,7 +234,8 @@ impl RecordedEvents {
                 }
                 self.push(filling.item, reading);
             }
-            filling.lost = series.lost_after_last().unwrap_or(Lost::NONE);
+            let lost = series.lost_after_last().unwrap_or(Lost::NONE);
+            filling.lost = filling.lost.plus(lost);
         }
         if !page.state.is_empty() {
             filling.lost.unknown = true;
@@ -298,7 +302,7 @@ impl RecordedEvents {
 #[cfg(test)]
 mod tests {
     use trunkline_types::history::{
-        HistoryEvent, HistoryMark, HistorySeries, Row, RowKey, Rows, SeriesData,
+        HistoryCursor, HistoryEvent, HistoryMark, HistorySeries, Row, RowKey, Rows, SeriesData,
     };
     use trunkline_types::{DataType, Quality, Sample, Value};
 
@@ -438,6 +442,42 @@ mod tests {
         sut.take_event(live(2, 1, 10));
         sut.take_page(page(&[(2, 1, 10)], &[interrupted]));
         assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
+    fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
+        let lost = HistoryMark {
+            key: key(1, 1, 11),
+            event: HistoryEvent::Lost(Some(3)),
+        };
+        let mut first = page(&[(1, 1, 10)], &[lost]);
+        first.next = Some(HistoryCursor {
+            variable: "rig/x".to_owned(),
+            series: 0,
+            after: Some(lost.key),
+            ..HistoryCursor::default()
+        });
+        let overrun = Lost {
+            overrun: 3,
+            ..Lost::NONE
+        };
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 6, 30));
+        sut.take_page(first.clone());
+        sut.take_page(page(&[(1, 5, 20), (1, 6, 30)], &[]));
+        let none = Lost::NONE;
+        assert_eq!(
+            returned(&mut sut),
+            [(1, 1, none), (1, 5, overrun), (1, 6, none)]
+        );
+
+        // The next page has no row.
+        let mut sut = since_the_beginning();
+        sut.take_event(live(1, 5, 20));
+        sut.take_page(first);
+        sut.take_page(HistoryPage::default());
+        assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun)]);
     }
 
     /// Behaviour: B-63.
