@@ -237,7 +237,7 @@ impl SimServer {
     }
 
     fn not_open(&mut self) -> Result<(), IoError> {
-        self.health.mistaken(&IoError::NotOpen);
+        self.health.record_caller_error(&IoError::NotOpen);
         Err(IoError::NotOpen)
     }
 }
@@ -282,7 +282,7 @@ impl IoServer for SimServer {
         self.remainder_nanos = 0;
         self.slow_since = None;
         self.published.fill(None);
-        self.health.opened();
+        self.health.record_open();
         Ok(())
     }
 
@@ -304,7 +304,7 @@ impl IoServer for SimServer {
                 Some(PublishRule::Slow) | None => {}
             }
         }
-        self.health.scanned(skipped.map(|skipped| {
+        self.health.record_scan(skipped.map(|skipped| {
             format!(
                 "{:.1} s of plant time were skipped because the scan was late",
                 skipped.as_secs_f64()
@@ -328,7 +328,7 @@ impl IoServer for SimServer {
                 item: item.0,
                 count: self.count(),
             };
-            self.health.mistaken(&error);
+            self.health.record_caller_error(&error);
             return Err(error);
         }
         self.run(now);
@@ -358,7 +358,7 @@ impl IoServer for SimServer {
                 }
             },
         };
-        self.health.sent(&outcome);
+        self.health.record_send(&outcome);
         if let (Ok(now_holds), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
             // The caller gets the value in the answer, so the next scan need not publish it.
             *published = Some((now_holds.clone(), Quality::GOOD.with_simulated(true)));

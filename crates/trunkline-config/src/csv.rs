@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use trunkline_types::text::{CsvCell, parse_csv};
 
 use crate::error::ConfigErrorKind as Kind;
-use crate::node::shown_text;
+use crate::node::quoted_text;
 use crate::placeholder::{Env, Param};
 use crate::report::Report;
 use crate::source::{Place, Source};
@@ -161,7 +161,7 @@ fn row(
                 env.add(name, value);
             }
             None => {
-                let (param, found) = (name.clone(), shown_text(&cell.text));
+                let (param, found) = (name.clone(), quoted_text(&cell.text));
                 let kind = Kind::ParameterType {
                     param,
                     found,

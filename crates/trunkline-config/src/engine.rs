@@ -8,14 +8,14 @@ use trunkline_types::ListenAddress;
 use trunkline_types::definition::VARIABLES_MAX;
 use trunkline_types::url::DEFAULT_PORT;
 
+use crate::display::format_duration;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::plan::{EngineConfig, Limits, StoreChoice};
 use crate::report::Report;
 use crate::sections::{check_keys, table};
-use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4096;
@@ -66,8 +66,8 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
             *entries = found.unsigned_abs();
         }
         if let Some(node) = section.node(age_key) {
-            *age = match &node.tree {
-                Tree::Text(text) if text == "none" => None,
+            *age = match &node.kind {
+                NodeKind::Text(text) if text == "none" => None,
                 _ => values.duration(age_key, node, LOG_AGE_MIN..=LOG_AGE_MAX),
             };
         }
@@ -167,8 +167,8 @@ fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_
         let node = section
             .node("deadline")
             .or_else(|| section.node("keep_alive"));
-        let keep_alive = shown_duration(engine.keep_alive);
-        let deadline = shown_duration(engine.deadline);
+        let keep_alive = format_duration(engine.keep_alive);
+        let deadline = format_duration(engine.deadline);
         let place = node.map_or(section.place, |node| node.place);
         values.report.error(
             place,
@@ -185,9 +185,9 @@ fn listen(
     is_insecure: bool,
     values: &mut Values<'_, '_>,
 ) -> Option<Vec<ListenAddress>> {
-    let nodes = match &node.tree {
-        Tree::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
-        Tree::Text(_) => std::slice::from_ref(node),
+    let nodes = match &node.kind {
+        NodeKind::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        NodeKind::Text(_) => std::slice::from_ref(node),
         _ => return values.wrong_form("listen", node, "an address, or a list of at least one"),
     };
     let mut addresses = Vec::with_capacity(nodes.len());

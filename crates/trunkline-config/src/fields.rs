@@ -8,13 +8,13 @@ use trunkline_types::contract::parse_duration;
 use trunkline_types::definition::{self, TextFault};
 use trunkline_types::text::parse_size;
 
+use crate::display::{format_duration, grouped};
 use crate::error::ConfigErrorKind as Kind;
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree, shown_text};
+use crate::node::{Node, NodeKind, Table, quoted_text};
 use crate::placeholder::{Env, Param, TextTemplate};
 use crate::report::Report;
 use crate::sections::check_keys;
-use crate::shown::{grouped, shown_duration};
 use crate::source::Place;
 
 /// Reads values; texts are filled in with the parameters of `env`.
@@ -56,18 +56,18 @@ impl<'r> Values<'r, 'static> {
 impl Values<'_, '_> {
     /// Returns the value. If the text is a single placeholder, returns the value of its parameter.
     pub fn filled<'a>(&mut self, node: &'a Node) -> Option<Filled<'a>> {
-        Some(match &node.tree {
-            Tree::Bool(value) => Filled::Bool(*value),
-            Tree::Integer(value) => Filled::Integer(*value),
-            Tree::Float(value) => Filled::Float(*value),
-            Tree::Text(text) => match self.parameter(node.place, text)? {
+        Some(match &node.kind {
+            NodeKind::Bool(value) => Filled::Bool(*value),
+            NodeKind::Integer(value) => Filled::Integer(*value),
+            NodeKind::Float(value) => Filled::Float(*value),
+            NodeKind::Text(text) => match self.parameter(node.place, text)? {
                 Some(Param::Bool(value)) => Filled::Bool(value),
                 Some(Param::Integer(value)) => Filled::Integer(value),
                 Some(Param::Float(value)) => Filled::Float(value),
                 Some(Param::Text(text)) => Filled::Text(text.as_ref().to_owned()),
                 None => Filled::Text(self.fill(node.place, text)?),
             },
-            Tree::Time(_) | Tree::List(_) | Tree::Table(_) => Filled::Other(node),
+            NodeKind::Time(_) | NodeKind::List(_) | NodeKind::Table(_) => Filled::Other(node),
         })
     }
 
@@ -111,7 +111,7 @@ impl Values<'_, '_> {
 
     /// Reports that the value has a different form than expected.
     pub fn wrong_form<T>(&mut self, key: &str, node: &Node, expected: &'static str) -> Option<T> {
-        let (key, found) = (key.to_owned(), node.shown());
+        let (key, found) = (key.to_owned(), node.quoted());
         self.report.error(
             node.place,
             Kind::WrongForm {
@@ -125,8 +125,8 @@ impl Values<'_, '_> {
 
     /// Reads text, never a number: the value of a single placeholder is converted to text, too.
     pub fn text(&mut self, key: &str, node: &Node) -> Option<String> {
-        match &node.tree {
-            Tree::Text(text) => self.fill(node.place, text),
+        match &node.kind {
+            NodeKind::Text(text) => self.fill(node.place, text),
             _ => self.wrong_form(key, node, "text in quotes"),
         }
     }
@@ -160,7 +160,7 @@ impl Values<'_, '_> {
         let kind = Kind::UnknownChoice {
             key: key.to_owned(),
             found: found.clone(),
-            choices: words().map(shown_text).collect::<Vec<_>>().join(", "),
+            choices: words().map(quoted_text).collect::<Vec<_>>().join(", "),
         };
         self.report
             .error_with_suggestion(node.place, kind, &found, words());
@@ -205,8 +205,8 @@ impl Values<'_, '_> {
 
     /// Reads two numbers, `[LOW, HIGH]`.
     pub fn pair(&mut self, key: &str, node: &Node) -> Option<[f64; 2]> {
-        match &node.tree {
-            Tree::List(nodes) => match nodes.as_slice() {
+        match &node.kind {
+            NodeKind::List(nodes) => match nodes.as_slice() {
                 [first, second] => {
                     let (first, second) = (self.number(key, first), self.number(key, second));
                     Some([first?, second?])
@@ -232,7 +232,7 @@ impl Values<'_, '_> {
             Filled::Bool(_) | Filled::Other(_) => None,
         };
         match value {
-            Some(value) => self.within(key, node, value, bounds, shown_duration),
+            Some(value) => self.within(key, node, value, bounds, format_duration),
             None => self.wrong_form(key, node, "a duration such as \"100ms\", \"2s\" or \"1h\""),
         }
     }
@@ -277,8 +277,8 @@ impl Values<'_, '_> {
 
     /// Returns the items of a list.
     pub fn list<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a [Node]> {
-        match &node.tree {
-            Tree::List(nodes) => Some(nodes),
+        match &node.kind {
+            NodeKind::List(nodes) => Some(nodes),
             _ => self.wrong_form(key, node, "a list"),
         }
     }
@@ -291,8 +291,8 @@ impl Values<'_, '_> {
     }
 
     pub fn free_table<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
-        match &node.tree {
-            Tree::Table(table) => Some(table),
+        match &node.kind {
+            NodeKind::Table(table) => Some(table),
             _ => self.wrong_form(key, node, "a table"),
         }
     }
@@ -300,11 +300,11 @@ impl Values<'_, '_> {
 
 /// Converts a plain value to the value of a parameter.
 pub(crate) fn param_of(node: &Node) -> Option<Param> {
-    match &node.tree {
-        Tree::Bool(value) => Some(Param::Bool(*value)),
-        Tree::Integer(value) => Some(Param::Integer(*value)),
-        Tree::Float(value) => Some(Param::Float(*value)),
-        Tree::Text(text) => Some(Param::Text(Arc::from(text.as_str()))),
-        Tree::Time(_) | Tree::List(_) | Tree::Table(_) => None,
+    match &node.kind {
+        NodeKind::Bool(value) => Some(Param::Bool(*value)),
+        NodeKind::Integer(value) => Some(Param::Integer(*value)),
+        NodeKind::Float(value) => Some(Param::Float(*value)),
+        NodeKind::Text(text) => Some(Param::Text(Arc::from(text.as_str()))),
+        NodeKind::Time(_) | NodeKind::List(_) | NodeKind::Table(_) => None,
     }
 }

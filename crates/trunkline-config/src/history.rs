@@ -11,7 +11,7 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::report::Report;
 use crate::sections::{check_keys, required, tables};
 use crate::source::Place;
@@ -59,8 +59,8 @@ pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Ve
 /// Reports a history folder that is set although nothing is recorded.
 fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
     for (_, document) in documents {
-        let engine = document.entry("engine").map(|entry| &entry.node.tree);
-        let Some(Tree::Table(engine)) = engine else {
+        let engine = document.entry("engine").map(|entry| &entry.node.kind);
+        let Some(NodeKind::Table(engine)) = engine else {
             continue;
         };
         for key in ["history", "history_spool"] {
@@ -95,9 +95,9 @@ fn read_section(table: &Table, report: &mut Report) -> (Vec<Selected>, Option<Hi
 
 fn selected(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<Selected>> {
     const EXPECTED: &str = "a pattern, or a list of at least one";
-    let nodes = match &node.tree {
-        Tree::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
-        Tree::Text(_) => std::slice::from_ref(node),
+    let nodes = match &node.kind {
+        NodeKind::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        NodeKind::Text(_) => std::slice::from_ref(node),
         _ => return values.wrong_form("variables", node, EXPECTED),
     };
     let mut selected = Vec::with_capacity(nodes.len());
@@ -147,8 +147,8 @@ fn settings(table: &Table, values: &mut Values<'_, '_>) -> HistorySettings {
         .and_then(|bytes| usize::try_from(bytes).ok());
     let mut duration = |key: &str, min, max| {
         let node = table.node(key)?;
-        match &node.tree {
-            Tree::Text(text) if text == "none" => None,
+        match &node.kind {
+            NodeKind::Text(text) if text == "none" => None,
             _ => values.duration(key, node, min..=max),
         }
     };

@@ -9,7 +9,7 @@ use trunkline_types::name::check_segment;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::plan::IoConfig;
 use crate::report::Report;
 use crate::sections::required;
@@ -62,19 +62,19 @@ fn name(node: &Node, values: &mut Values<'_, '_>) -> Option<String> {
 }
 
 fn setting(key: &str, node: &Node, report: &mut Report) -> Option<Setting> {
-    Some(match &node.tree {
-        Tree::Bool(value) => Setting::Bool(*value),
-        Tree::Integer(value) => Setting::Integer(*value),
-        Tree::Float(value) => Setting::Float(*value),
-        Tree::Text(text) => Setting::String(text.clone()),
-        Tree::List(nodes) => {
+    Some(match &node.kind {
+        NodeKind::Bool(value) => Setting::Bool(*value),
+        NodeKind::Integer(value) => Setting::Integer(*value),
+        NodeKind::Float(value) => Setting::Float(*value),
+        NodeKind::Text(text) => Setting::String(text.clone()),
+        NodeKind::List(nodes) => {
             let mut list = Vec::with_capacity(nodes.len());
             for node in nodes {
                 list.push(setting(key, node, report)?);
             }
             Setting::List(list)
         }
-        Tree::Time(_) | Tree::Table(_) => {
+        NodeKind::Time(_) | NodeKind::Table(_) => {
             let expected = "a number, text, true, false, or a list of those";
             return Values::plain(report).wrong_form(key, node, expected);
         }

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod csv;
+mod display;
 mod engine;
 pub mod error;
 mod expand;
@@ -39,7 +40,6 @@ mod placeholder;
 pub mod plan;
 mod report;
 mod sections;
-mod shown;
 mod source;
 mod suggestion;
 mod template;

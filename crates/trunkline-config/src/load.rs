@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trunkline_types::name::{NUMBERS_LIBRARY, check_segment, escape_segment, is_reserved};
 
 use crate::error::{ConfigErrorKind as Kind, ConfigErrors};
-use crate::expand::{Expansion, Override, Prepared, Target};
+use crate::expand::{Expansion, Override, PreparedTable, Target};
 use crate::fields::{Braces, Values};
 use crate::keys::Section;
 use crate::libraries::Libraries;
@@ -281,7 +281,7 @@ fn read_library<'a>(
         file: file.source,
     };
     for table in variables {
-        let mut variable = Prepared::read(table, &file.defaults, expansion.report);
+        let mut variable = PreparedTable::read(table, &file.defaults, expansion.report);
         variable.expand(&Default::default(), None, &mut target, expansion);
     }
     for table in uses {

@@ -15,12 +15,12 @@ use crate::source::Place;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub place: Place,
-    pub tree: Tree,
+    pub kind: NodeKind,
 }
 
 /// The kinds of value.
 #[derive(Debug)]
-pub(crate) enum Tree {
+pub(crate) enum NodeKind {
     Bool(bool),
     Integer(i64),
     Float(f64),
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
 }
 
 /// Characters of a text that a message quotes.
-const SHOWN_MAX: usize = 40;
+const QUOTED_MAX: usize = 40;
 
 impl Node {
     /// Parses the text of a source. Reports a document that is not TOML, and returns `None`.
@@ -68,25 +68,27 @@ impl Node {
     }
 
     /// Returns the value as quoted in a message, such as `5` or `a list`.
-    pub fn shown(&self) -> String {
-        match &self.tree {
-            Tree::Bool(value) => value.to_string(),
-            Tree::Integer(value) => value.to_string(),
-            Tree::Float(value) => format!("{value:?}"),
-            Tree::Text(text) => shown_text(text),
-            Tree::Time(text) => text.clone(),
-            Tree::List(_) => "a list".to_owned(),
-            Tree::Table(_) => "a table".to_owned(),
+    pub fn quoted(&self) -> String {
+        match &self.kind {
+            NodeKind::Bool(value) => value.to_string(),
+            NodeKind::Integer(value) => value.to_string(),
+            NodeKind::Float(value) => format!("{value:?}"),
+            NodeKind::Text(text) => quoted_text(text),
+            NodeKind::Time(text) => text.clone(),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Table(_) => "a table".to_owned(),
         }
     }
 
     /// Returns true if any text in it has a brace, and so may contain a placeholder.
     pub fn has_braces(&self) -> bool {
-        match &self.tree {
-            Tree::Text(text) => text.contains(['{', '}']),
-            Tree::List(nodes) => nodes.iter().any(Node::has_braces),
-            Tree::Table(table) => table.entries.iter().any(|entry| entry.node.has_braces()),
-            Tree::Bool(_) | Tree::Integer(_) | Tree::Float(_) | Tree::Time(_) => false,
+        match &self.kind {
+            NodeKind::Text(text) => text.contains(['{', '}']),
+            NodeKind::List(nodes) => nodes.iter().any(Node::has_braces),
+            NodeKind::Table(table) => table.entries.iter().any(|entry| entry.node.has_braces()),
+            NodeKind::Bool(_) | NodeKind::Integer(_) | NodeKind::Float(_) | NodeKind::Time(_) => {
+                false
+            }
         }
     }
 }
@@ -102,16 +104,16 @@ impl Table {
 }
 
 /// Returns the text in quotes, truncated if it is long.
-pub(crate) fn shown_text(text: &str) -> String {
-    let mut shown: String = text
+pub(crate) fn quoted_text(text: &str) -> String {
+    let mut quoted: String = text
         .chars()
-        .take(SHOWN_MAX)
+        .take(QUOTED_MAX)
         .flat_map(char::escape_debug)
         .collect();
-    if text.chars().nth(SHOWN_MAX).is_some() {
-        shown.push('\u{2026}');
+    if text.chars().nth(QUOTED_MAX).is_some() {
+        quoted.push('\u{2026}');
     }
-    format!("\"{shown}\"")
+    format!("\"{quoted}\"")
 }
 
 /// Turns parsed items into nodes; `toml_edit` bounds the nesting (80 levels).
@@ -129,41 +131,41 @@ impl Reader {
 
     fn item(&self, item: &Item, otherwise: Place) -> Option<Node> {
         let place = self.place(item.span(), otherwise);
-        let tree = match item {
+        let kind = match item {
             Item::None => return None,
             Item::Value(value) => return Some(self.value(value, otherwise)),
-            Item::Table(table) => Tree::Table(self.table(table, place)),
+            Item::Table(table) => NodeKind::Table(self.table(table, place)),
             Item::ArrayOfTables(tables) => {
                 let node = |table: &toml_edit::Table| {
                     let place = self.place(table.span(), place);
                     Node {
                         place,
-                        tree: Tree::Table(self.table(table, place)),
+                        kind: NodeKind::Table(self.table(table, place)),
                     }
                 };
-                Tree::List(tables.iter().map(node).collect())
+                NodeKind::List(tables.iter().map(node).collect())
             }
         };
-        Some(Node { place, tree })
+        Some(Node { place, kind })
     }
 
     fn value(&self, value: &Value, otherwise: Place) -> Node {
         let place = self.place(value.span(), otherwise);
-        let tree = match value {
-            Value::Boolean(value) => Tree::Bool(*value.value()),
-            Value::Integer(value) => Tree::Integer(*value.value()),
-            Value::Float(value) => Tree::Float(*value.value()),
-            Value::String(value) => Tree::Text(value.value().clone()),
-            Value::Datetime(value) => Tree::Time(value.value().to_string()),
-            Value::Array(values) => Tree::List(
+        let kind = match value {
+            Value::Boolean(value) => NodeKind::Bool(*value.value()),
+            Value::Integer(value) => NodeKind::Integer(*value.value()),
+            Value::Float(value) => NodeKind::Float(*value.value()),
+            Value::String(value) => NodeKind::Text(value.value().clone()),
+            Value::Datetime(value) => NodeKind::Time(value.value().to_string()),
+            Value::Array(values) => NodeKind::List(
                 values
                     .iter()
                     .map(|value| self.value(value, place))
                     .collect(),
             ),
-            Value::InlineTable(table) => Tree::Table(self.table(table, place)),
+            Value::InlineTable(table) => NodeKind::Table(self.table(table, place)),
         };
-        Node { place, tree }
+        Node { place, kind }
     }
 
     fn table(&self, table: &dyn TableLike, place: Place) -> Table {

@@ -2,7 +2,7 @@
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::report::Report;
 
 /// Reports every key of `table` that `section` does not have.
@@ -64,9 +64,9 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
         return Vec::new();
     };
     let wrong = |node: &Node, report: &mut Report| {
-        let found = match &node.tree {
-            Tree::Table(_) => format!("[{name}]"),
-            _ => node.shown(),
+        let found = match &node.kind {
+            NodeKind::Table(_) => format!("[{name}]"),
+            _ => node.quoted(),
         };
         report.error(
             node.place,
@@ -76,14 +76,14 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
             },
         );
     };
-    let Tree::List(nodes) = &entry.node.tree else {
+    let NodeKind::List(nodes) = &entry.node.kind else {
         wrong(&entry.node, report);
         return Vec::new();
     };
     let mut tables = Vec::with_capacity(nodes.len());
     for node in nodes {
-        match &node.tree {
-            Tree::Table(table) => tables.push(table),
+        match &node.kind {
+            NodeKind::Table(table) => tables.push(table),
             _ => wrong(node, report),
         }
     }
@@ -93,12 +93,12 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
 /// Returns the table of `[name]`, with the place of its key.
 pub(crate) fn table<'a>(file: &'a Table, name: &str, report: &mut Report) -> Option<&'a Table> {
     let entry = file.entry(name)?;
-    match &entry.node.tree {
-        Tree::Table(table) => Some(table),
-        tree => {
-            let found = match tree {
-                Tree::List(_) => format!("[[{name}]]"),
-                _ => entry.node.shown(),
+    match &entry.node.kind {
+        NodeKind::Table(table) => Some(table),
+        kind => {
+            let found = match kind {
+                NodeKind::List(_) => format!("[[{name}]]"),
+                _ => entry.node.quoted(),
             };
             let expected = format!("[{name}]");
             report.error(entry.node.place, Kind::WrongSection { expected, found });

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use crate::display::grouped;
 use crate::error::{ConfigErrorKind as Kind, Position};
-use crate::shown::grouped;
 
 /// Maximum size of a configuration or CSV file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::csv;
 use crate::error::ConfigErrorKind as Kind;
-use crate::expand::{Expansion, Prepared, Target};
+use crate::expand::{Expansion, PreparedTable, Target};
 use crate::fields::{Values, param_of};
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::placeholder::{Env, Param, TextTemplate, is_parameter_name};
 use crate::report::Report;
 use crate::sections::{check_keys, required, tables};
@@ -35,7 +35,7 @@ pub(crate) struct Template<'a> {
     pub name: String,
     pub place: Place,
     pub parameters: Vec<Parameter>,
-    pub variables: Vec<Prepared<'a>>,
+    pub variables: Vec<PreparedTable<'a>>,
 }
 
 /// The parameters of one use, and their place.
@@ -84,7 +84,7 @@ impl<'a> Template<'a> {
         required(table, Section::Template, "variable", report)?;
         let variables: Vec<_> = tables(table, "variable", report)
             .into_iter()
-            .map(|table| Prepared::read(table, defaults, report))
+            .map(|table| PreparedTable::read(table, defaults, report))
             .collect();
         for variable in &variables {
             variable.check(report);
@@ -229,7 +229,7 @@ fn rows(table: &Table, template: &Template<'_>, report: &mut Report) -> Option<V
 }
 
 fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row> {
-    let Tree::Table(table) = &node.tree else {
+    let NodeKind::Table(table) = &node.kind else {
         return Values::plain(report).wrong_form("rows", node, "a list of tables");
     };
     let mut is_good = true;
@@ -260,7 +260,7 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
                 env.add(name, value);
             }
             None => {
-                let (param, found) = (name.clone(), entry.node.shown());
+                let (param, found) = (name.clone(), entry.node.quoted());
                 let kind = Kind::ParameterType {
                     param,
                     found,

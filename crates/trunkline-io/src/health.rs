@@ -34,12 +34,12 @@ pub enum HealthState {
 
 impl Health {
     /// Records that the device was opened.
-    pub fn opened(&mut self) {
+    pub fn record_open(&mut self) {
         self.state = HealthState::Good;
     }
 
     /// Records a completed scan; `error` describes a defect in it.
-    pub fn scanned(&mut self, error: Option<String>) {
+    pub fn record_scan(&mut self, error: Option<String>) {
         self.scans = self.scans.saturating_add(1);
         self.state = match error {
             None => HealthState::Good,
@@ -51,13 +51,13 @@ impl Health {
     }
 
     /// Records an error of the caller, which does not change the state of the device.
-    pub fn mistaken(&mut self, error: &dyn fmt::Display) {
+    pub fn record_caller_error(&mut self, error: &dyn fmt::Display) {
         self.errors = self.errors.saturating_add(1);
         self.last_error = Some(error.to_string());
     }
 
     /// Records whether the device accepted a value.
-    pub fn sent<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
+    pub fn record_send<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.sends = self.sends.saturating_add(1),
             Err(refusal) => {

@@ -124,7 +124,7 @@ pub enum SendRefusal {
     #[error("there is no item {item} in this I/O server; its {count} items are numbered from 0")]
     UnknownItem { item: u32, count: u32 },
     /// The item is an input of the system and cannot be written.
-    #[error("{item} is measured, not set; nothing can be written to it")]
+    #[error("{item} is an input; it cannot be written")]
     ReadOnly {
         /// Name of the item.
         item: String,

@@ -22,7 +22,7 @@ use trunkline_record::{
     OpenedFile, QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, open_file,
     sums_path, tdms_queue,
 };
-use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
+use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, UncheckedSegments};
 
 /// Number of rows per region: 64 KiB.
 const REGION_ROWS: u64 = 4096;
@@ -375,7 +375,8 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
         if has_sums {
             let data = File::open(&path).unwrap();
             let sums = File::open(sums_path(&path)).unwrap();
-            let opened = TdmsFile::open_summed(data, &sums, Unsummed::Cut, Limits::default());
+            let opened =
+                TdmsFile::open_summed(data, &sums, UncheckedSegments::Cut, Limits::default());
             let opened = opened.unwrap();
             assert_eq!(opened.check.state, SumsState::OfThisFile);
             assert_eq!(opened.check.first_wrong, None);

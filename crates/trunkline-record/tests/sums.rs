@@ -13,7 +13,7 @@ use trunkline_record::{
     BackendChoice, CacheMode, Durability, FailedStep, QueueError, QueueOptions, RecordError,
     SimDisk, SimFault, TdmsRecording, WriteQueue, sums_path, tdms_queue,
 };
-use trunkline_tdms::{Limits, SumsCheck, SumsState, TdmsFile, Unsummed};
+use trunkline_tdms::{Limits, SumsCheck, SumsState, TdmsFile, UncheckedSegments};
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -94,7 +94,8 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
 
 /// Returns the rows that the checksums cover.
 fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
-    let opened = TdmsFile::open_summed(data, sums, Unsummed::Cut, Limits::default()).unwrap();
+    let opened =
+        TdmsFile::open_summed(data, sums, UncheckedSegments::Cut, Limits::default()).unwrap();
     assert_eq!(opened.check.state, SumsState::OfThisFile);
     // After the repair truncates it, it is a normal file.
     let repair = opened.file.repair(trunkline_tdms::RepairMode::Cut).unwrap();

@@ -44,7 +44,7 @@ pub enum ReadError {
     },
     /// The named scaler does not exist, or none was named and the channel does not have exactly
     /// one.
-    #[error("{path} has {scalers} DAQmx scalers; name one that it has")]
+    #[error("{path} has {scalers} DAQmx scalers; specify one of them")]
     NoScaler {
         path: ObjectPath,
         /// The number of its scalers.

@@ -25,9 +25,9 @@ pub enum Fault {
     #[error("the file is empty")]
     Empty,
     #[error("the file ends within a lead-in: {bytes} of 28 bytes")]
-    TornLeadIn { bytes: u64 },
+    TruncatedLeadIn { bytes: u64 },
     #[error("the file ends within the metadata: {missing} bytes are missing")]
-    TornMetadata { missing: u64 },
+    TruncatedMetadata { missing: u64 },
     #[error("the segment was never closed; its data extends to the end of the file")]
     NotClosed,
     #[error(
@@ -36,12 +36,12 @@ pub enum Fault {
     )]
     Unwritten { bytes: u64 },
     #[error("the file ends in the middle of data: {missing} bytes are missing")]
-    TornData { missing: u64 },
+    TruncatedData { missing: u64 },
     #[error("no segment begins here; the {bytes} bytes from here on are not read")]
     Garbage { bytes: u64 },
 
     // Accepted, and reading continues.
-    #[error("the lead-in of a segment is damaged; the rest of the file says how to read it")]
+    #[error("the lead-in of a segment is damaged; it was reconstructed from the rest of the file")]
     DamagedLeadIn,
     #[error("version {version} is not known; read as if it were 4713")]
     UnknownVersion { version: u32 },
@@ -64,7 +64,7 @@ pub enum Fault {
 
     // Data of one segment that cannot be read.
     #[error("{bytes} bytes of data belong to no channel and are not read")]
-    OwnerlessData { bytes: u64 },
+    UnassignedData { bytes: u64 },
     #[error("{path} holds {data_type}, which cannot be read; no data of this segment is read")]
     UnreadableType {
         path: ObjectPath,
@@ -133,10 +133,12 @@ pub enum Fault {
     },
 
     // Faults of the index file.
-    #[error("the index file differs from the data file here; it is not used from here on")]
+    #[error(
+        "the index file differs from the data file at this position; it is ignored from here on"
+    )]
     StaleIndex,
     // Faults of the checksum file.
-    #[error("the {bytes} bytes of the file of checksums are not checksums; nothing was compared")]
+    #[error("the checksum file ({bytes} bytes) is not valid; nothing was compared")]
     UnusableSums { bytes: u64 },
     #[error("no segment matches its checksum: the checksums belong to another file")]
     SumsOfAnother,

@@ -56,7 +56,7 @@ pub(crate) struct Column {
 pub(crate) struct Tail {
     pub(crate) bytes: u64,
     /// True if it was cut off; false if it is in a closed segment.
-    pub(crate) is_torn: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// The positions of a channel's values: `count` of them, `stride` bytes apart.
@@ -268,7 +268,7 @@ impl Layout {
     pub(crate) fn tail_place(&self, column: &Column, scaler: Option<&Scaler>, tail: Tail) -> Place {
         let mut place = self.place(column, scaler);
         place.count = self.tail_count(column, tail);
-        if self.form == Form::Contiguous && !tail.is_torn {
+        if self.form == Form::Contiguous && !tail.is_truncated {
             let before = self.columns.iter().filter(|c| c.offset < column.offset);
             let bytes = |c: &Column| self.tail_count(c, tail) * c.data_type.size().unwrap_or(0);
             place.offset = before.map(bytes).sum();
@@ -293,7 +293,7 @@ impl Layout {
             }
             // The ends of the strings in it are unknown.
             Form::Contiguous if self.has_strings => 0,
-            Form::Contiguous if tail.is_torn => {
+            Form::Contiguous if tail.is_truncated => {
                 let size = column.data_type.size().unwrap_or(0);
                 tail.bytes.saturating_sub(column.offset) / size.max(1)
             }

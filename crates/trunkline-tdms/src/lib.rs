@@ -99,7 +99,8 @@ pub use rewrite::{RewriteError, Rewritten};
 pub use rows::{RowExtent, RowPlace};
 pub use scale::{ScaleChain, ScaleError, Scaling};
 pub use sums::{
-    BodySum, ChecksummedFile, SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState, Unsummed,
+    BodySum, ChecksummedFile, SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState,
+    UncheckedSegments,
 };
 pub use text::Text;
 pub use time::TdmsTime;
@@ -107,5 +108,6 @@ pub use values::Values;
 pub use waveform::Waveform;
 pub use windowed::Windowed;
 pub use writer::{
-    Arrangement, ChannelId, Data, SegmentPlace, Share, Version, WriteError, Writer, WriterOptions,
+    Arrangement, ChannelAmount, ChannelId, Data, SegmentPlace, Version, WriteError, Writer,
+    WriterOptions,
 };

@@ -53,9 +53,9 @@ pub(crate) struct Map {
     pub(crate) findings_dropped: u64,
     pub(crate) segments: u64,
     /// Segments found after damage: number counted from 0, and position.
-    pub(crate) resumed: Vec<(u64, u64)>,
-    /// Lead-ins that were corrected, by their position in the file.
-    pub(crate) mended: Vec<(u64, [u8; LEAD_IN_BYTES as usize])>,
+    pub(crate) segments_after_damage: Vec<(u64, u64)>,
+    /// Lead-ins that were repaired, by their position in the file.
+    pub(crate) repaired_lead_ins: Vec<(u64, [u8; LEAD_IN_BYTES as usize])>,
     pub(crate) version: Option<u32>,
     /// The reason why the file ends before its last segment does, and the position.
     pub(crate) incomplete: Option<Finding>,

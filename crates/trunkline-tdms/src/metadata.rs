@@ -16,18 +16,18 @@ const WINDOW_BYTES: u64 = 32 * 1024;
 
 /// The reason why reading a block ended early.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum BlockError {
     /// The source failed at this position.
     Source(u64, io::Error),
     /// The file contradicts itself.
     Refused(Finding),
     /// The rest of this block cannot be read; other segments can.
-    Rest(Finding),
+    Unreadable(Finding),
 }
 
 /// A cursor over a block.
 #[derive(Debug)]
-pub(crate) struct Block<'a, R: ?Sized> {
+pub(crate) struct BlockCursor<'a, R: ?Sized> {
     source: &'a R,
     window: &'a mut Vec<u8>,
     /// Number of bytes of the window that have been consumed.
@@ -40,7 +40,7 @@ pub(crate) struct Block<'a, R: ?Sized> {
     order: ByteOrder,
 }
 
-impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
+impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
     /// Creates a cursor over the `bytes` bytes of `source` that begin at `from`. In the data file,
     /// the same bytes begin at `position`.
     pub(crate) fn new(
@@ -70,18 +70,18 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         self.end - self.next + (self.window.len() - self.used) as u64
     }
 
-    pub(crate) fn bad(&self, problem: &'static str) -> Stop {
-        Stop::Rest(Finding {
+    pub(crate) fn bad(&self, problem: &'static str) -> BlockError {
+        BlockError::Unreadable(Finding {
             position: self.position(),
             fault: Fault::BadMetadata { problem },
         })
     }
 
-    pub(crate) fn refuse(&self, position: u64, fault: Fault) -> Stop {
-        Stop::Refused(Finding { position, fault })
+    pub(crate) fn refuse(&self, position: u64, fault: Fault) -> BlockError {
+        BlockError::Refused(Finding { position, fault })
     }
 
-    fn take(&mut self, bytes: u64) -> Result<&[u8], Stop> {
+    fn take(&mut self, bytes: u64) -> Result<&[u8], BlockError> {
         if bytes > self.left() {
             return Err(self.bad("it ends within a value"));
         }
@@ -96,7 +96,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
             let position = self.next;
             self.source
                 .read_exact_at(&mut self.window[kept..], position)
-                .map_err(|error| Stop::Source(position, error))?;
+                .map_err(|error| BlockError::Source(position, error))?;
             self.next += more as u64;
         }
         let taken = &self.window[self.used..self.used + bytes];
@@ -104,7 +104,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         Ok(taken)
     }
 
-    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), Stop> {
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), BlockError> {
         if bytes > self.left() {
             return Err(self.bad("it ends within a value"));
         }
@@ -115,22 +115,22 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         Ok(())
     }
 
-    fn value<T: Element>(&mut self) -> Result<T, Stop> {
+    fn value<T: Element>(&mut self) -> Result<T, BlockError> {
         let order = self.order;
         Ok(T::decode(self.take(T::SIZE as u64)?, order))
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Stop> {
+    pub(crate) fn u32(&mut self) -> Result<u32, BlockError> {
         self.value()
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Stop> {
+    pub(crate) fn u64(&mut self) -> Result<u64, BlockError> {
         self.value()
     }
 
     /// Reads a count of items, and checks that the block has room for that many of at least
     /// `bytes_min` bytes each.
-    pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, Stop> {
+    pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, BlockError> {
         let count = self.u32()?;
         match u64::from(count) * bytes_min <= self.left() {
             true => Ok(count as usize),
@@ -139,7 +139,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
     }
 
     /// Reads a string of at most `limit` bytes.
-    pub(crate) fn string(&mut self, limit: u64) -> Result<&[u8], Stop> {
+    pub(crate) fn string(&mut self, limit: u64) -> Result<&[u8], BlockError> {
         let position = self.position();
         let bytes = u64::from(self.u32()?);
         if bytes > self.left() {
@@ -151,7 +151,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         self.take(bytes)
     }
 
-    pub(crate) fn property(&mut self) -> Result<(Text, PropertyValue), Stop> {
+    pub(crate) fn property(&mut self) -> Result<(Text, PropertyValue), BlockError> {
         let name = Text::from(self.string(u64::MAX)?);
         let data_type = TdmsType::from_code(self.u32()?);
         let value: PropertyValue = with_element!(

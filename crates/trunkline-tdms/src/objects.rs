@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
 use crate::layout::Active;
-use crate::metadata::{Block, Stop};
+use crate::metadata::{BlockCursor, BlockError};
 use crate::open::Limits;
 use crate::path::ObjectPath;
 use crate::property::Properties;
@@ -116,9 +116,9 @@ impl Objects {
     /// Reads one entry of a block.
     pub(crate) fn read_entry<R: ReadAt + ?Sized>(
         &mut self,
-        block: &mut Block<'_, R>,
+        block: &mut BlockCursor<'_, R>,
         limits: &Limits,
-    ) -> Result<EntryEffect, Stop> {
+    ) -> Result<EntryEffect, BlockError> {
         let position = block.position();
         let path = ObjectPath::parse(block.string(limits.path_bytes_max)?)
             .map_err(|error| block.refuse(position, error.into()))?;
@@ -154,7 +154,7 @@ impl Objects {
                 }
                 if object.losses_before < self.losses {
                     // Its previous description may be in a part that could not be read.
-                    return Err(block.bad("it relies on metadata that could not be read"));
+                    return Err(block.bad("the segment relies on metadata that could not be read"));
                 }
                 object.has_data = true;
                 self.active.insert(object.place, number);

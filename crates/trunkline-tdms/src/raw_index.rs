@@ -2,7 +2,7 @@
 
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
-use crate::metadata::{Block, Stop};
+use crate::metadata::{BlockCursor, BlockError};
 use crate::path::ObjectPath;
 use crate::read_at::ReadAt;
 
@@ -75,9 +75,9 @@ impl RawIndex {
 
 /// Reads an entry. After an error, the rest of the block cannot be read, or the file is refused.
 pub(crate) fn read<R: ReadAt + ?Sized>(
-    block: &mut Block<'_, R>,
+    block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,
-) -> Result<Entry, Stop> {
+) -> Result<Entry, BlockError> {
     let start = block.position();
     match block.u32()? {
         NO_DATA => Ok(Entry::NoData),
@@ -90,11 +90,11 @@ pub(crate) fn read<R: ReadAt + ?Sized>(
 }
 
 fn plain<R: ReadAt + ?Sized>(
-    block: &mut Block<'_, R>,
+    block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,
     start: u64,
     length: u32,
-) -> Result<Entry, Stop> {
+) -> Result<Entry, BlockError> {
     let data_type = TdmsType::from_code(block.u32()?);
     dimension(block, path)?;
     let count = block.u64()?;
@@ -115,7 +115,10 @@ fn plain<R: ReadAt + ?Sized>(
     })))
 }
 
-fn dimension<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, path: &ObjectPath) -> Result<(), Stop> {
+fn dimension<R: ReadAt + ?Sized>(
+    block: &mut BlockCursor<'_, R>,
+    path: &ObjectPath,
+) -> Result<(), BlockError> {
     let position = block.position();
     match block.u32()? {
         1 => Ok(()),
@@ -127,10 +130,10 @@ fn dimension<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, path: &ObjectPath) ->
 }
 
 fn daqmx<R: ReadAt + ?Sized>(
-    block: &mut Block<'_, R>,
+    block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,
     is_digital: bool,
-) -> Result<Entry, Stop> {
+) -> Result<Entry, BlockError> {
     let data_type = TdmsType::from_code(block.u32()?);
     dimension(block, path)?;
     let rows = block.u64()?;
@@ -153,7 +156,10 @@ fn daqmx<R: ReadAt + ?Sized>(
     })))
 }
 
-fn scaler<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, is_digital: bool) -> Result<Scaler, Stop> {
+fn scaler<R: ReadAt + ?Sized>(
+    block: &mut BlockCursor<'_, R>,
+    is_digital: bool,
+) -> Result<Scaler, BlockError> {
     let code = block.u32()?;
     let buffer = block.u32()?;
     let offset = block.u32()?;

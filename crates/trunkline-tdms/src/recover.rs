@@ -62,8 +62,11 @@ impl<R: ReadAt> TdmsFile<R> {
             return Ok(None);
         };
         let len = self.source.byte_len()?;
-        let torn = matches!(finding.fault, Fault::NotClosed | Fault::TornData { .. });
-        let last = self.map.last.filter(|_| torn);
+        let is_truncated = matches!(
+            finding.fault,
+            Fault::NotClosed | Fault::TruncatedData { .. }
+        );
+        let last = self.map.last.filter(|_| is_truncated);
         let (mut length, mut patch, mut values_lost) = (self.map.end, None, 0);
         if let Some(last) = last {
             length = last.position;
@@ -244,9 +247,9 @@ impl<R: ReadAt> TdmsFile<R> {
         mut visit: impl FnMut(u64, &[u8; LEAD_IN_BYTES as usize], u64) -> io::Result<bool>,
     ) -> io::Result<()> {
         let mut at = 0;
-        let mut resumed = self.map.resumed.iter().peekable();
+        let mut after_damage = self.map.segments_after_damage.iter().peekable();
         for number in 0..self.map.segments {
-            if let Some((_, place)) = resumed.next_if(|(resumed, _)| *resumed == number) {
+            if let Some((_, place)) = after_damage.next_if(|(next, _)| *next == number) {
                 at = *place;
             }
             let mut bytes = [0; LEAD_IN_BYTES as usize];
@@ -256,10 +259,13 @@ impl<R: ReadAt> TdmsFile<R> {
             }
             match self
                 .map
-                .mended
+                .repaired_lead_ins
                 .binary_search_by_key(&at, |(place, _)| *place)
             {
-                Ok(mended) => bytes = self.map.mended.get(mended).map_or(bytes, |(_, b)| *b),
+                Ok(index) => {
+                    let repaired = self.map.repaired_lead_ins.get(index);
+                    bytes = repaired.map_or(bytes, |(_, b)| *b);
+                }
                 Err(_) => self.source.read_exact_at(&mut bytes, at)?,
             }
             let lead_in = LeadIn::decode(&bytes);

@@ -13,7 +13,7 @@ use crate::text::Text;
 use crate::values::with_element;
 use crate::windowed::ROWS_BYTES;
 use crate::writer::{
-    Arrangement, ChannelId, Data, Share, Version, WriteError, Writer, WriterOptions,
+    Arrangement, ChannelAmount, ChannelId, Data, Version, WriteError, Writer, WriterOptions,
 };
 
 /// Number of values read and written at a time.
@@ -140,7 +140,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             }
             self.properties(path)?;
         }
-        let share = |id: ChannelId, count| Share {
+        let amount = |id: ChannelId, count| ChannelAmount {
             channel: id,
             count,
             bytes: 0,
@@ -153,15 +153,15 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         };
         let within =
             |channel: &Channel<'_, R>, from: u64| channel.len().saturating_sub(from).min(rows);
-        let mut shares: Vec<_> = fixed
+        let mut amounts: Vec<_> = fixed
             .iter()
-            .map(|(id, channel)| share(*id, within(channel, 0)))
+            .map(|(id, channel)| amount(*id, within(channel, 0)))
             .collect();
         // Gives a channel of strings its type even if it has no strings.
-        shares.extend(texts.iter().map(|(id, _)| share(*id, 0)));
+        amounts.extend(texts.iter().map(|(id, _)| amount(*id, 0)));
         let mut header = Vec::new();
         self.writer
-            .header(&shares, Arrangement::Contiguous, &mut header)?;
+            .header(&amounts, Arrangement::Contiguous, &mut header)?;
         self.put(&header)?;
         let mut from = 0;
         loop {
@@ -173,12 +173,12 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
                 break;
             }
             let there = fixed.iter().filter(|(_, channel)| channel.len() > from);
-            let shares: Vec<_> = there
-                .map(|(id, channel)| share(*id, within(channel, from)))
+            let amounts: Vec<_> = there
+                .map(|(id, channel)| amount(*id, within(channel, from)))
                 .collect();
             header.clear();
             self.writer
-                .header(&shares, Arrangement::Contiguous, &mut header)?;
+                .header(&amounts, Arrangement::Contiguous, &mut header)?;
             self.put(&header)?;
         }
         for (id, channel) in &texts {

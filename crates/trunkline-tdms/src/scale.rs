@@ -109,7 +109,7 @@ impl<R: ReadAt> Channel<'_, R> {
         of.into_iter()
             .flatten()
             .find_map(|properties| ScaleChain::of(properties).transpose())
-            .map_or(Scaling::None, |made| match made {
+            .map_or(Scaling::None, |chain| match chain {
                 Ok(chain) => match chain.missing_scaler(self.scalers()) {
                     None => Scaling::Chain(chain),
                     Some(scale) => Scaling::Unknown(ScaleError::NoScaler { scale }),
@@ -235,46 +235,46 @@ impl ScaleChain {
         if count == 0 || status.is_some_and(|status| *status == "scaled") {
             return Ok(None);
         }
-        Maker {
+        ChainBuilder {
             properties,
             steps: Vec::new(),
-            made: HashMap::new(),
+            step_of: HashMap::new(),
         }
-        .make(count - 1)
+        .build(count - 1)
         .map(Some)
     }
 }
 
 /// Creates the steps of scales, each after its sources.
-struct Maker<'a> {
+struct ChainBuilder<'a> {
     properties: &'a Properties,
     steps: Vec<Step>,
     /// The step of each source; `None` while its own sources are being created.
-    made: HashMap<u64, Option<usize>>,
+    step_of: HashMap<u64, Option<usize>>,
 }
 
-impl Maker<'_> {
-    fn make(mut self, last: u64) -> Result<ScaleChain, ScaleError> {
+impl ChainBuilder<'_> {
+    fn build(mut self, last: u64) -> Result<ScaleChain, ScaleError> {
         // An explicit stack: a file may chain as many scales as it has properties.
         let mut open = vec![last];
         while let Some(&scale) = open.last() {
-            if matches!(self.made.get(&scale), Some(Some(_))) {
+            if matches!(self.step_of.get(&scale), Some(Some(_))) {
                 open.pop();
                 continue;
             }
             let sources = self.sources(scale)?;
-            let is_begun = self.made.insert(scale, None).is_some();
+            let is_begun = self.step_of.insert(scale, None).is_some();
             let missing: Vec<u64> = sources
                 .iter()
                 .copied()
-                .filter(|source| !matches!(self.made.get(source), Some(Some(_))))
+                .filter(|source| !matches!(self.step_of.get(source), Some(Some(_))))
                 .collect();
             if missing.is_empty() {
                 let step = self.step(scale, &sources)?;
-                self.made.insert(scale, Some(self.steps.len()));
+                self.step_of.insert(scale, Some(self.steps.len()));
                 self.steps.push(step);
                 open.pop();
-            } else if is_begun || missing.iter().any(|m| self.made.contains_key(m)) {
+            } else if is_begun || missing.iter().any(|m| self.step_of.contains_key(m)) {
                 return Err(ScaleError::Cycle { scale });
             } else {
                 open.extend(missing);
@@ -319,7 +319,9 @@ impl Maker<'_> {
             return Ok(Step::Raw);
         }
         let at = |which: usize| {
-            let source = sources.get(which).and_then(|source| self.made.get(source));
+            let source = sources
+                .get(which)
+                .and_then(|source| self.step_of.get(source));
             source.copied().flatten().unwrap_or(0)
         };
         let number = |field: &str| self.number(scale, field);

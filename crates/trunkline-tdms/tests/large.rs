@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::io;
 
 use trunkline_tdms::{
-    Arrangement, ObjectPath, ReadAt, Share, TdmsFile, TdmsType, Writer, WriterOptions,
+    Arrangement, ChannelAmount, ObjectPath, ReadAt, TdmsFile, TdmsType, Writer, WriterOptions,
 };
 
 /// A file whose data is computed: each value is its own number.
@@ -44,13 +44,13 @@ fn any_value_of_a_file_of_a_terabyte_is_read_with_few_bytes() {
     for arrangement in [Arrangement::Contiguous, Arrangement::Interleaved] {
         let rows: u64 = 1 << 36;
         let mut writer = Writer::new(WriterOptions::default());
-        let shares = ["a", "b"].map(|name| Share {
+        let amounts = ["a", "b"].map(|name| ChannelAmount {
             channel: writer.channel("g", name, TdmsType::U64).unwrap(),
             count: rows,
             bytes: 0,
         });
         let mut header = Vec::new();
-        writer.header(&shares, arrangement, &mut header).unwrap();
+        writer.header(&amounts, arrangement, &mut header).unwrap();
         let source = Computed {
             header,
             values: 2 * rows,

@@ -5,7 +5,8 @@
 use std::io;
 
 use trunkline_tdms::{
-    Arrangement, ObjectPath, ReadAt, ReadError, Share, TdmsFile, TdmsType, Writer, WriterOptions,
+    Arrangement, ChannelAmount, ObjectPath, ReadAt, ReadError, TdmsFile, TdmsType, Writer,
+    WriterOptions,
 };
 
 const CHANNEL: (&str, &str) = ("g", "c");
@@ -109,14 +110,14 @@ mod pages {
     #[test]
     fn new_memory_is_in_large_pages_and_is_not_touched_before_it_is_read_into() {
         let mut writer = Writer::new(WriterOptions::default());
-        let share = Share {
+        let amount = ChannelAmount {
             channel: writer.channel(CHANNEL.0, CHANNEL.1, TdmsType::U64).unwrap(),
             count: VALUES,
             bytes: 0,
         };
         let mut header = Vec::new();
         let arrangement = Arrangement::Contiguous;
-        writer.header(&[share], arrangement, &mut header).unwrap();
+        writer.header(&[amount], arrangement, &mut header).unwrap();
         let source = Looking {
             header,
             mapping: RefCell::default(),

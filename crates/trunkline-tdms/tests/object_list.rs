@@ -199,7 +199,7 @@ fn a_torn_chunk_fills_the_channels_in_their_order() {
         .raw([10, 0, 11, 0, 12]);
     for (sut, fault) in [
         (whole.clone().not_closed(), Fault::NotClosed),
-        (whole.says(1_000), Fault::TornData { missing: 911 }),
+        (whole.says(1_000), Fault::TruncatedData { missing: 911 }),
     ] {
         let bytes = file([sut]);
         assert_eq!(i32s(&bytes, "a"), [1, 2]);
@@ -262,7 +262,7 @@ fn daqmx_channels_have_several_scalers_buffers_and_byte_orders() {
         let bytes_of = Values::U8(vec![100, 101, 102, 100, 101, 102]);
         assert_eq!(a.read_scaler(1, 0, 99).unwrap(), bytes_of);
         let error = a.read(0, 1).unwrap_err().to_string();
-        assert_eq!(error, "/'g'/'a' has 2 DAQmx scalers; name one that it has");
+        assert_eq!(error, "/'g'/'a' has 2 DAQmx scalers; specify one of them");
         let b = file.channel(&ObjectPath::channel("g", "b")).unwrap();
         assert_eq!(b.read(0, 99).unwrap(), Values::I32(vec![10, 11, 10, 11]));
     }

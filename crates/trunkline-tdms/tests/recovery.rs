@@ -10,9 +10,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trunkline_tdms::{
-    Arrangement, Data, Fault, Limits, ObjectPath, ReadAt, ReadError, Repair, RepairMode,
-    ScaleError, Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
-    unwritten_lead_in,
+    Arrangement, ChannelAmount, Data, Fault, Limits, ObjectPath, ReadAt, ReadError, Repair,
+    RepairMode, ScaleError, Scaling, TdmsFile, TdmsType, Text, Values, Version, Writer,
+    WriterOptions, unwritten_lead_in,
 };
 
 use self::dump::dump_of;
@@ -60,14 +60,14 @@ fn mend(bytes: &[u8], mode: RepairMode) -> (Vec<u8>, Option<Repair>) {
 /// Behaviour: B-70.
 #[test]
 fn losses_of_a_repair_are_reported() {
-    let torn = segment(FIRST)
+    let truncated = segment(FIRST)
         .plain(A, I32, 2)
         .plain(B, I16, 2)
         .i32s([1, 2])
         .raw([10, 0, 11, 0])
         .i32s([3])
         .not_closed();
-    let bytes = file([segment(FIRST).plain(A, I32, 1).i32s([0]), torn]);
+    let bytes = file([segment(FIRST).plain(A, I32, 1).i32s([0]), truncated]);
     let (closed, repair) = mend(&bytes, RepairMode::Close);
     let repair = repair.unwrap();
     assert_eq!(repair.finding.fault, Fault::NotClosed);
@@ -385,9 +385,9 @@ fn rows_of_many_channels_are_rewritten_in_one_pass() {
                 .unwrap()
         })
         .collect();
-    let shares: Vec<_> = channels
+    let amounts: Vec<_> = channels
         .iter()
-        .map(|channel| Share {
+        .map(|channel| ChannelAmount {
             channel: *channel,
             count: ROWS,
             bytes: 0,
@@ -395,7 +395,7 @@ fn rows_of_many_channels_are_rewritten_in_one_pass() {
         .collect();
     let mut bytes = Vec::new();
     writer
-        .header(&shares, Arrangement::Interleaved, &mut bytes)
+        .header(&amounts, Arrangement::Interleaved, &mut bytes)
         .unwrap();
     let rows = (0..ROWS * CHANNELS).flat_map(|number| (number as i32).to_le_bytes());
     bytes.extend(rows);
@@ -421,7 +421,7 @@ fn rows_of_many_channels_are_rewritten_in_one_pass() {
 
 /// Behaviour: B-71.
 #[test]
-fn one_damaged_table_of_strings_costs_its_own_strings_alone() {
+fn damaged_string_table_affects_only_its_own_strings() {
     let mut writer = Writer::new(WriterOptions::default());
     let number = writer.channel("g", "n", TdmsType::I32).unwrap();
     let text = writer.channel("g", "s", TdmsType::String).unwrap();

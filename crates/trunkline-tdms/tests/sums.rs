@@ -8,8 +8,8 @@ mod random_file;
 use proptest::prelude::*;
 use trunkline_tdms::{
     Arrangement, BodySum, ChecksummedFile, Fault, Limits, ObjectPath, OpenError, RepairMode,
-    SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed,
-    Writer, WriterOptions,
+    SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType,
+    UncheckedSegments, Writer, WriterOptions,
 };
 
 use self::random_file::random_file;
@@ -42,8 +42,12 @@ fn check(data: &[u8], sums: &[u8]) -> SumsCheck {
     SumsCheck::of(data, sums).unwrap()
 }
 
-fn opened<'a>(data: &'a [u8], sums: &[u8], unsummed: Unsummed) -> ChecksummedFile<&'a [u8]> {
-    TdmsFile::open_summed(data, sums, unsummed, Limits::default()).unwrap()
+fn opened<'a>(
+    data: &'a [u8],
+    sums: &[u8],
+    unchecked: UncheckedSegments,
+) -> ChecksummedFile<&'a [u8]> {
+    TdmsFile::open_summed(data, sums, unchecked, Limits::default()).unwrap()
 }
 
 fn values(file: &TdmsFile<&[u8]>) -> Vec<i32> {
@@ -93,8 +97,8 @@ fn file_is_opened_and_cut_at_the_first_altered_segment() {
                 0 => data[starts[segment] + 40..starts[segment + 1]].fill(0),
                 _ => data[starts[segment + 1] - 1] ^= 1,
             }
-            for unsummed in [Unsummed::Cut, Unsummed::Keep] {
-                let sut = opened(&data, &sums, unsummed);
+            for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+                let sut = opened(&data, &sums, unchecked);
                 let expected: Vec<i32> = (0..segment as i32 * 10).collect();
                 assert_eq!(values(&sut.file), expected);
                 assert_eq!(sut.values_left_out, (6 - segment as u64) * 10);
@@ -119,7 +123,7 @@ fn contradictory_segment_is_cut_off_instead_of_refused() {
     // More metadata than the whole segment.
     data[starts[3] + 26] = 1;
     assert!(matches!(TdmsFile::open(&data), Err(OpenError::Refused(_))));
-    let sut = opened(&data, &sums, Unsummed::Keep);
+    let sut = opened(&data, &sums, UncheckedSegments::Keep);
     assert_eq!(values(&sut.file), (0..30).collect::<Vec<i32>>());
 }
 
@@ -133,14 +137,14 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
             assert_eq!(found.state, SumsState::OfThisFile);
             assert_eq!(found.good_to, *start as u64);
             let bytes = (data.len() - start) as u64;
-            assert_eq!(found.bytes_unsummed, bytes);
+            assert_eq!(found.bytes_without_sum, bytes);
             assert_eq!(found.findings[0].fault, Fault::NoSum { bytes });
             let of_cut = Fault::CutSums { bytes: cut as u64 };
             let is_cut = found.findings.iter().any(|finding| finding.fault == of_cut);
             assert_eq!(is_cut, cut > 0);
-            let sut = opened(&data, &sums[..kept], Unsummed::Cut);
+            let sut = opened(&data, &sums[..kept], UncheckedSegments::Cut);
             assert_eq!(values(&sut.file).len(), entries * 10);
-            let sut = opened(&data, &sums[..kept], Unsummed::Keep);
+            let sut = opened(&data, &sums[..kept], UncheckedSegments::Keep);
             assert_eq!(values(&sut.file).len(), 60);
             assert_eq!(sut.values_left_out, 0);
         }
@@ -150,7 +154,7 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
     long.resize(data.len() + 5_000, 0);
     let found = check(&long, &sums);
     assert_eq!(found.findings[0].fault, Fault::NoSum { bytes: 5_000 });
-    let repair = opened(&long, &sums, Unsummed::Cut)
+    let repair = opened(&long, &sums, UncheckedSegments::Cut)
         .file
         .repair(RepairMode::Cut);
     assert_eq!(repair.unwrap().unwrap().length, data.len() as u64);
@@ -173,11 +177,11 @@ fn unusable_checksums_omit_nothing() {
         (&[], SumsState::Unusable),
         (&data, SumsState::Unusable),
     ] {
-        for unsummed in [Unsummed::Cut, Unsummed::Keep] {
-            let sut = opened(&data, sums, unsummed);
+        for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+            let sut = opened(&data, sums, unchecked);
             assert_eq!(sut.check.state, state);
             assert_eq!(sut.check.findings.len(), 1);
-            assert_eq!(sut.check.bytes_unsummed, data.len() as u64);
+            assert_eq!(sut.check.bytes_without_sum, data.len() as u64);
             assert_eq!(values(&sut.file).len(), 60);
             assert!(sut.file.report().is_sound());
         }
@@ -207,7 +211,10 @@ fn damaged_checksum_does_not_affect_the_others() {
             assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
             let bytes = (starts[entry] - starts[entry - 1]) as u64;
             assert_eq!(found.findings[1].fault, Fault::NoSum { bytes });
-            assert_eq!(values(&opened(&data, &sums, Unsummed::Keep).file).len(), 60);
+            assert_eq!(
+                values(&opened(&data, &sums, UncheckedSegments::Keep).file).len(),
+                60
+            );
         }
     }
 }
@@ -221,7 +228,7 @@ fn a_file_that_has_lost_its_end_is_good_up_to_the_last_whole_segment() {
         assert_eq!(found.good_to, starts[whole] as u64, "cut at {len}");
         let missing = (starts[whole + 1] - len) as u64;
         assert_eq!(found.findings[0].fault, Fault::SummedBeyondEnd { missing });
-        let sut = opened(&data[..len], &sums, Unsummed::Cut);
+        let sut = opened(&data[..len], &sums, UncheckedSegments::Cut);
         assert_eq!(values(&sut.file).len(), whole * 10);
     }
 }
@@ -319,7 +326,7 @@ fn position_is_mapped_to_its_segment() {
 
 /// Behaviour: B-70.
 #[test]
-fn one_damaged_lead_in_hides_no_sound_segment() {
+fn damaged_lead_in_does_not_hide_sound_segments() {
     let (whole, sums, starts) = summed(11, 7);
     let salvaging = Limits {
         is_salvaging: true,

@@ -63,10 +63,10 @@ fn torn_lead_in_or_metadata_is_ignored() {
     let good = one().bytes();
     let next = segment(META | RAW).plain(A, I32, 2).i32s([2, 3]).bytes();
     let at = |bytes: usize| [&good[..], &next[..bytes]].concat();
-    let torn = Fault::TornLeadIn { bytes: 27 };
-    assert_eq!(tolerated(&at(27)), (vec![1], vec![torn]));
-    let torn = Fault::TornMetadata { missing: 36 };
-    assert_eq!(tolerated(&at(32)), (vec![1], vec![torn]));
+    let truncated = Fault::TruncatedLeadIn { bytes: 27 };
+    assert_eq!(tolerated(&at(27)), (vec![1], vec![truncated]));
+    let truncated = Fault::TruncatedMetadata { missing: 36 };
+    assert_eq!(tolerated(&at(32)), (vec![1], vec![truncated]));
     assert_eq!(tolerated(&[]), (vec![], vec![Fault::Empty]));
 }
 
@@ -159,7 +159,7 @@ fn unreadable_data_loses_only_its_segment() {
         ),
         (
             segment(FIRST).no_data(A).raw([0; 7]),
-            Fault::OwnerlessData { bytes: 7 },
+            Fault::UnassignedData { bytes: 7 },
         ),
         (
             segment(FIRST)
@@ -198,7 +198,7 @@ fn unreadable_property_loses_the_rest_of_its_block() {
     let (values, faults) = tolerated(&bytes);
     assert_eq!(values, [1, 5, 6]);
     let unknown = "a property has an unknown type";
-    let relies = "it relies on metadata that could not be read";
+    let relies = "the segment relies on metadata that could not be read";
     assert_eq!(faults[0], Fault::BadMetadata { problem: unknown });
     assert_eq!(faults[1..3], [Fault::LostMetadata, Fault::LostMetadata]);
     assert_eq!(faults[3], Fault::BadMetadata { problem: relies });

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_tdms::{
-    Arrangement, ChannelId, Data, ObjectPath, PropertyValue, SegmentPlace, Share, TdmsFile,
+    Arrangement, ChannelAmount, ChannelId, Data, ObjectPath, PropertyValue, SegmentPlace, TdmsFile,
     TdmsType, Text, Values, Version, WriteError, Writer, WriterOptions, lengthen_segment,
 };
 
@@ -138,14 +138,14 @@ fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
         .iter()
         .flat_map(|v| v.to_le_bytes())
         .collect();
-    let shares = [a, b].map(|channel| Share {
+    let amounts = [a, b].map(|channel| ChannelAmount {
         channel,
         count: 2,
         bytes: 0,
     });
     let mut bytes = Vec::new();
     for _ in 0..3 {
-        let place = sut.header(&shares, INTERLEAVED, &mut bytes).unwrap();
+        let place = sut.header(&amounts, INTERLEAVED, &mut bytes).unwrap();
         assert_eq!(place.raw_bytes, raw.len() as u64);
         bytes.extend(&raw);
         assert_eq!(sut.position(), bytes.len() as u64);
@@ -160,8 +160,8 @@ fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
 #[test]
 fn chunks_extend_the_last_segment_while_nothing_changes() {
     let (mut sut, [a, b, _]) = sut(WriterOptions::default());
-    let shares = |count| {
-        [a, b].map(|channel| Share {
+    let amounts = |count| {
+        [a, b].map(|channel| ChannelAmount {
             channel,
             count,
             bytes: 0,
@@ -169,13 +169,13 @@ fn chunks_extend_the_last_segment_while_nothing_changes() {
     };
     let mut bytes = Vec::new();
     assert_eq!(
-        sut.add_chunk(&shares(2), INTERLEAVED),
+        sut.add_chunk(&amounts(2), INTERLEAVED),
         None,
         "nothing is there"
     );
     for first in [0, 100] {
         let mut header = Vec::new();
-        let place = sut.header(&shares(2), INTERLEAVED, &mut header).unwrap();
+        let place = sut.header(&amounts(2), INTERLEAVED, &mut header).unwrap();
         let mut raw = Vec::new();
         let chunk = |from: i32| {
             let rows = [from, -from, from + 1, -from - 1];
@@ -183,7 +183,7 @@ fn chunks_extend_the_last_segment_while_nothing_changes() {
         };
         raw.extend(chunk(first));
         for more in 1..4 {
-            let added = sut.add_chunk(&shares(2), INTERLEAVED);
+            let added = sut.add_chunk(&amounts(2), INTERLEAVED);
             assert_eq!(added, Some(place.raw_bytes));
             raw.extend(chunk(first + 2 * more));
             lengthen_segment(&mut header, added.unwrap());
@@ -198,14 +198,14 @@ fn chunks_extend_the_last_segment_while_nothing_changes() {
     let expected: Vec<i32> = (0..8).chain(100..108).map(|n| -n).collect();
     assert_eq!(b.read(0, 99).unwrap(), Values::I32(expected));
     // Anything else needs a header.
-    assert_eq!(sut.add_chunk(&shares(3), INTERLEAVED), None);
-    assert_eq!(sut.add_chunk(&shares(2), CONTIGUOUS), None);
-    assert_eq!(sut.add_chunk(&shares(2)[..1], INTERLEAVED), None);
+    assert_eq!(sut.add_chunk(&amounts(3), INTERLEAVED), None);
+    assert_eq!(sut.add_chunk(&amounts(2), CONTIGUOUS), None);
+    assert_eq!(sut.add_chunk(&amounts(2)[..1], INTERLEAVED), None);
     sut.set(&ObjectPath::File, "operator", "M").unwrap();
-    assert_eq!(sut.add_chunk(&shares(2), INTERLEAVED), None);
+    assert_eq!(sut.add_chunk(&amounts(2), INTERLEAVED), None);
     sut.header(&[], INTERLEAVED, &mut Vec::new()).unwrap();
     assert_eq!(
-        sut.add_chunk(&shares(2), INTERLEAVED),
+        sut.add_chunk(&amounts(2), INTERLEAVED),
         None,
         "it has no values"
     );
@@ -270,15 +270,15 @@ fn unwritable_data_is_refused_without_writing() {
         refuse(&[(a, one.into()), (s, (&texts).into())], INTERLEAVED),
         WriteError::InterleavedStrings { path: path("s") }
     );
-    let share = |channel, bytes| Share {
+    let amount = |channel, bytes| ChannelAmount {
         channel,
         count: u64::MAX / 4,
         bytes,
     };
-    for (shares, expected) in [
-        (vec![share(a, 0), share(b, 0)], WriteError::FileTooLong),
+    for (amounts, expected) in [
+        (vec![amount(a, 0), amount(b, 0)], WriteError::FileTooLong),
         (
-            vec![share(s, 1 << 32)],
+            vec![amount(s, 1 << 32)],
             WriteError::TooLong {
                 path: path("s"),
                 what: "text of one segment",
@@ -287,7 +287,7 @@ fn unwritable_data_is_refused_without_writing() {
             },
         ),
     ] {
-        let error = sut.header(&shares, CONTIGUOUS, &mut bytes).unwrap_err();
+        let error = sut.header(&amounts, CONTIGUOUS, &mut bytes).unwrap_err();
         assert_eq!(error, expected);
     }
     assert!(bytes.is_empty());

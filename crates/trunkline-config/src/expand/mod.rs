@@ -1,11 +1,12 @@
 //! Expands the tables of a variable into the variables that they define.
 
-mod filling;
 mod prepared;
 mod repeat;
+mod templated_text;
 
 use trunkline_types::{Pattern, VariableDefinition};
 
+use crate::display::grouped;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Braces, Values};
 use crate::intern::Interner;
@@ -13,11 +14,10 @@ use crate::keys::Section;
 use crate::node::Table;
 use crate::report::Report;
 use crate::sections::{check_keys, required};
-use crate::shown::grouped;
 use crate::source::Place;
 use crate::variable::{Draft, IoNames, Layer, TextMode};
 
-pub(crate) use prepared::Prepared;
+pub(crate) use prepared::PreparedTable;
 
 /// State common to all variables of one run.
 #[derive(Debug)]

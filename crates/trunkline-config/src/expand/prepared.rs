@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trunkline_types::{Name, Properties, VariableDefinition};
 
-use super::filling::Filling;
+use super::templated_text::TemplatedText;
 use super::{Expansion, Target, Variable, repeat};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Braces;
@@ -21,14 +21,14 @@ use crate::variable::{
 
 /// A variable's table, with those of its properties that are the same for all variables it defines.
 #[derive(Debug)]
-pub(crate) struct Prepared<'a> {
+pub(crate) struct PreparedTable<'a> {
     table: &'a Table,
     defaults: Draft<'a>,
     /// Properties of the table; `None` if placeholders make them differ between variables.
     own: Option<Draft<'a>>,
-    name: Option<Filling>,
-    description: Option<Filling>,
-    source: Option<Filling>,
+    name: Option<TemplatedText>,
+    description: Option<TemplatedText>,
+    source: Option<TemplatedText>,
     origin: String,
     /// Properties made for each set of overrides, by file and indices.
     resolved: HashMap<(u32, Vec<usize>), Option<Resolved>>,
@@ -42,17 +42,17 @@ struct Resolved {
     fills_source: bool,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedTable<'a> {
     /// Reads a variable's table under the defaults of its file.
     pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Self {
         check_keys(table, Section::Variable, report);
         let name = required(table, Section::Variable, "name", report)
-            .and_then(|node| Filling::read("name", node, report));
-        let mut filling = |key: &str| {
+            .and_then(|node| TemplatedText::read("name", node, report));
+        let mut templated = |key: &str| {
             let node = table.node(key).filter(|node| node.has_braces())?;
-            Filling::read(key, node, report)
+            TemplatedText::read(key, node, report)
         };
-        let (description, source) = (filling("description"), filling("source"));
+        let (description, source) = (templated("description"), templated("source"));
         let differs = |key: &str| !["name", "description", "source", "each", "zip"].contains(&key);
         let is_dynamic = table
             .entries
@@ -167,15 +167,15 @@ impl<'a> Prepared<'a> {
         library: &str,
         report: &mut Report,
     ) -> Option<String> {
-        let filling = self.name.as_ref()?;
-        let own = filling.expand(env, report)?;
+        let text = self.name.as_ref()?;
+        let own = text.expand(env, report)?;
         let path = match at {
             Some(at) => format!("{at}/{own}"),
             None => own,
         };
         let refuse = |reason: String, report: &mut Report| {
             let name = format!("{library}/{path}");
-            report.error(filling.place, Kind::InvalidName { name, reason });
+            report.error(text.place, Kind::InvalidName { name, reason });
             None
         };
         match Name::join(library, &path) {
@@ -206,18 +206,18 @@ impl<'a> Prepared<'a> {
             return Some(resolved.properties);
         }
         let mut properties = Properties::clone(&resolved.properties);
-        if let Some(filling) = self
+        if let Some(text) = self
             .description
             .as_ref()
             .filter(|_| resolved.fills_description)
         {
             let (key, max) = ("description", DESCRIPTION_BYTES_MAX);
-            properties.description = filling.expand_within(key, max, env, expansion.report)?;
+            properties.description = text.expand_within(key, max, env, expansion.report)?;
         }
-        if let Some(filling) = self.source.as_ref().filter(|_| resolved.fills_source) {
+        if let Some(text) = self.source.as_ref().filter(|_| resolved.fills_source) {
             let (key, max) = ("source", SOURCE_BYTES_MAX);
-            let source = filling.expand_within(key, max, env, expansion.report)?;
-            check_source(&source, filling.place, &expansion.io, expansion.report).then_some(())?;
+            let source = text.expand_within(key, max, env, expansion.report)?;
+            check_source(&source, text.place, &expansion.io, expansion.report).then_some(())?;
             properties.source = source;
         }
         Some(expansion.interner.share(properties))
@@ -233,10 +233,8 @@ impl<'a> Prepared<'a> {
         let before = expansion.report.set_used_at(None);
         let draft = self.draft(self.own.as_ref()?, matched, target);
         let env = Env::default();
-        let fills = |place: Option<Place>, filling: &Option<Filling>| {
-            filling
-                .as_ref()
-                .is_some_and(|filling| Some(filling.place) == place)
+        let fills = |place: Option<Place>, text: &Option<TemplatedText>| {
+            text.as_ref().is_some_and(|text| Some(text.place) == place)
         };
         let fills_description = fills(
             draft.description.as_ref().map(|at| at.place),

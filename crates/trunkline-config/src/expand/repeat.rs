@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Braces, Values, param_of};
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::placeholder::{Axis, Env, Param, Rows, Values as ParamValues, is_parameter_name};
 use crate::report::Report;
 use crate::source::Place;
@@ -98,8 +98,8 @@ fn columns(
 
 /// Reads a range `"1..4"`, or a list.
 fn param_values(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<ParamValues> {
-    match &node.tree {
-        Tree::Text(_) => {
+    match &node.kind {
+        NodeKind::Text(_) => {
             let text = values.text(key, node)?;
             let kind = match ParamValues::parse_range(&text) {
                 Some((first, last)) if first <= last => {
@@ -111,7 +111,7 @@ fn param_values(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<P
             values.report.error(node.place, kind);
             None
         }
-        Tree::List(nodes) if nodes.is_empty() => {
+        NodeKind::List(nodes) if nodes.is_empty() => {
             values.report.error(
                 node.place,
                 Kind::NothingToRepeat {
@@ -120,7 +120,7 @@ fn param_values(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<P
             );
             None
         }
-        Tree::List(nodes) => {
+        NodeKind::List(nodes) => {
             let mut params = Vec::with_capacity(nodes.len());
             for node in nodes {
                 match param_of(node) {

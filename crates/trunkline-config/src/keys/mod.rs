@@ -58,12 +58,12 @@ pub struct Key {
     /// Description of its effect.
     pub meaning: &'static str,
     /// For keys of a variable: the other sections that accept it.
-    pub reach: Reach,
+    pub accepted_in: AcceptedIn,
 }
 
 /// The sections that accept a key of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum AcceptedIn {
     /// Only its own section.
     Own,
     /// Also `[[override]]`.
@@ -145,30 +145,32 @@ impl Section {
 
     /// Returns the keys that the section accepts.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
-        let (own, reach): (&[Key], Option<Reach>) = match self {
+        let (own, accepted_in): (&[Key], Option<AcceptedIn>) = match self {
             Section::File => (FILE, None),
             Section::Engine => (ENGINE, None),
             Section::Limits => (LIMITS, None),
             Section::Library => (LIBRARY, None),
-            Section::Defaults => (&[], Some(Reach::Defaults)),
-            Section::Variable => (&[], Some(Reach::Own)),
+            Section::Defaults => (&[], Some(AcceptedIn::Defaults)),
+            Section::Variable => (&[], Some(AcceptedIn::Own)),
             Section::Scale => (SCALE, None),
             Section::Deadband => (DEADBAND, None),
             Section::Fifo => (FIFO, None),
             Section::Alarm => (ALARM, None),
             Section::Field => (&[], None),
-            Section::Override => (OVERRIDE, Some(Reach::Override)),
+            Section::Override => (OVERRIDE, Some(AcceptedIn::Override)),
             Section::Template => (TEMPLATE, None),
             Section::Use => (USE, None),
             Section::Io => (IO, None),
             Section::History => (HISTORY, None),
             Section::Waveform => (WAVEFORM, None),
         };
-        let of_variable = VARIABLE.iter().filter(move |key| match (self, reach) {
-            (Section::Field, _) => key.name == "type" || TYPE_DETAILS.contains(&key.name),
-            (_, Some(reach)) => key.reach as u8 >= reach as u8,
-            (_, None) => false,
-        });
+        let of_variable = VARIABLE
+            .iter()
+            .filter(move |key| match (self, accepted_in) {
+                (Section::Field, _) => key.name == "type" || TYPE_DETAILS.contains(&key.name),
+                (_, Some(accepted_in)) => key.accepted_in as u8 >= accepted_in as u8,
+                (_, None) => false,
+            });
         own.iter().chain(of_variable)
     }
 

@@ -1,6 +1,6 @@
 //! The keys of each section: the single definition of each key, its form, default and meaning.
 
-use super::{Key, Reach};
+use super::{AcceptedIn, Key};
 
 const fn key(
     name: &'static str,
@@ -13,12 +13,12 @@ const fn key(
         form,
         default,
         meaning,
-        reach: Reach::Own,
+        accepted_in: AcceptedIn::Own,
     }
 }
 
-const fn reaching(reach: Reach, key: Key) -> Key {
-    Key { reach, ..key }
+const fn also_in(accepted_in: AcceptedIn, key: Key) -> Key {
+    Key { accepted_in, ..key }
 }
 
 const fn shared(
@@ -27,7 +27,7 @@ const fn shared(
     default: &'static str,
     meaning: &'static str,
 ) -> Key {
-    reaching(Reach::Defaults, key(name, form, default, meaning))
+    also_in(AcceptedIn::Defaults, key(name, form, default, meaning))
 }
 
 pub(super) const FILE: &[Key] = &[
@@ -404,8 +404,8 @@ pub(super) const VARIABLE: &[Key] = &[
         "none",
         "a reading older than this is marked as stale",
     ),
-    reaching(
-        Reach::Override,
+    also_in(
+        AcceptedIn::Override,
         key(
             "alarm",
             "table with an entry for each alarm: `hi = 80`, `bad_quality = true`, or a table (below)",
@@ -434,8 +434,8 @@ pub(super) const VARIABLE: &[Key] = &[
          refused while the store cannot keep it; `\"best-effort\"`: a write never waits, and the \
          audit shows how many entries are missing",
     ),
-    reaching(
-        Reach::Override,
+    also_in(
+        AcceptedIn::Override,
         key(
             "initial",
             "a value of the type",
@@ -449,8 +449,8 @@ pub(super) const VARIABLE: &[Key] = &[
         "none",
         "a register number: `:/NUMBER` is another name of the variable; unique within the engine",
     ),
-    reaching(
-        Reach::Override,
+    also_in(
+        AcceptedIn::Override,
         key(
             "source",
             "`SERVER:ITEM`",
@@ -458,8 +458,8 @@ pub(super) const VARIABLE: &[Key] = &[
             "the I/O server and its item that deliver the value",
         ),
     ),
-    reaching(
-        Reach::Override,
+    also_in(
+        AcceptedIn::Override,
         key(
             "alias",
             "full name of a variable, `library/path`",

@@ -13,7 +13,7 @@ use trunkline_types::{DataType, Properties};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Filled, Values};
 use crate::keys::Section;
-use crate::node::{Entry, Node, Table, Tree};
+use crate::node::{Entry, Node, NodeKind, Table};
 
 /// An alarm as written in a file.
 #[derive(Clone, PartialEq, Debug)]
@@ -85,7 +85,7 @@ fn alarm(values: &mut Values<'_, '_>, entry: &Entry) -> Option<AlarmForm> {
     let (name, node) = (&entry.key, &entry.node);
     let by_name = KINDS.iter().find(|(kind, _)| kind == name);
     let by_name = by_name.map(|(_, form)| *form);
-    let Tree::Table(_) = &node.tree else {
+    let NodeKind::Table(_) = &node.kind else {
         return short_form(values, name, by_name, node);
     };
     let table = values.table(name, node, Section::Alarm)?;
@@ -102,10 +102,10 @@ fn alarm(values: &mut Values<'_, '_>, entry: &Entry) -> Option<AlarmForm> {
         return None;
     }
     let mut labels = Vec::new();
-    let kind = kind(values, table, form, &mut labels);
+    let kind = read_kind_keys(values, table, form, &mut labels);
     let mut definition = AlarmDefinition::new(AlarmKind::Stale);
     definition.name = name.clone();
-    let is_read = rest(values, table, &mut definition);
+    let is_read = read_common_keys(values, table, &mut definition);
     let deadband = match table.node("deadband") {
         Some(node) => values.number_within("deadband", node, 0.0..=100.0)?,
         None => 0.0,
@@ -162,7 +162,7 @@ fn missing<T>(values: &mut Values<'_, '_>, table: &Table, key: &'static str) -> 
 }
 
 /// Reads the keys that differ from kind to kind. Puts labels of an enum into `labels`.
-fn kind(
+fn read_kind_keys(
     values: &mut Values<'_, '_>,
     table: &Table,
     form: Form,
@@ -240,7 +240,7 @@ fn discrete(
     labels: &mut Vec<String>,
 ) -> Option<Vec<i64>> {
     const EXPECTED: &str = "a list of booleans, whole numbers or labels";
-    let Tree::List(nodes) = &node.tree else {
+    let NodeKind::List(nodes) = &node.kind else {
         return values.wrong_form("values", node, EXPECTED);
     };
     let mut numbers = Vec::new();
@@ -258,7 +258,11 @@ fn discrete(
 }
 
 /// Reads the keys that every kind has. Returns false if an error was reported.
-fn rest(values: &mut Values<'_, '_>, table: &Table, alarm: &mut AlarmDefinition) -> bool {
+fn read_common_keys(
+    values: &mut Values<'_, '_>,
+    table: &Table,
+    alarm: &mut AlarmDefinition,
+) -> bool {
     let mut is_read = true;
     let mut set = |done: Option<()>| is_read &= done.is_some();
     let (lowest, highest) = PRIORITY_RANGE;

@@ -9,7 +9,7 @@ use trunkline_types::{ArrayType, DataType, ElementType, EnumType, StructType};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::{Section, TYPE_DETAILS};
-use crate::node::{Node, Table, Tree, shown_text};
+use crate::node::{Node, NodeKind, Table, quoted_text};
 use crate::sections::check_keys;
 
 /// Marks an error that was already reported.
@@ -21,7 +21,7 @@ type Read<T> = Result<T, Reported>;
 /// Returns the type that a table names, if it names one.
 pub(crate) fn read(table: &Table, values: &mut Values<'_, '_>) -> Read<Option<DataType>> {
     let Some(node) = table.node("type") else {
-        return belongs(table, &[], values).map(|()| None);
+        return check_type_details(table, &[], values).map(|()| None);
     };
     let text = values.text("type", node).ok_or(Reported)?;
     let (used, found): (&[&str], _) = match text.trim() {
@@ -31,7 +31,7 @@ pub(crate) fn read(table: &Table, values: &mut Values<'_, '_>) -> Read<Option<Da
         "waveform" => (&["element"], element(table, values).map(DataType::Waveform)),
         _ => (&[], parse(node, &text, values)),
     };
-    let placed = belongs(table, used, values);
+    let placed = check_type_details(table, used, values);
     let data_type = found?;
     placed?;
     data_type
@@ -51,7 +51,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
     parse_type(text).map_err(|error| {
         let reason = match &error {
             ParseTypeError::Expected { .. } => {
-                format!("{} is not a type: {error}", shown_text(text))
+                format!("{} is not a type: {error}", quoted_text(text))
             }
             other => other.to_string(),
         };
@@ -60,7 +60,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
 }
 
 /// Reports keys that describe a different type than the one given.
-fn belongs(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
+fn check_type_details(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
     let mut result = Ok(());
     for key in TYPE_DETAILS.iter().filter(|key| !used.contains(key)) {
         if let Some(entry) = table.entry(key) {
@@ -116,7 +116,7 @@ fn element(table: &Table, values: &mut Values<'_, '_>) -> Read<ElementType> {
     match parse_type(&format!("waveform({text})")) {
         Ok(DataType::Waveform(element)) => Ok(element),
         _ => {
-            let text = shown_text(&text);
+            let text = quoted_text(&text);
             let reason = format!("{text} is not an element; use a scalar type such as f64 or i16");
             Err(invalid(node, reason, values))
         }
@@ -129,8 +129,8 @@ fn array(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
         None => vec![None],
         Some(node) => {
             let nodes = values.list("shape", node).ok_or(Reported)?;
-            let lengths = nodes.iter().map(|node| match &node.tree {
-                Tree::Text(text) if text == "*" => Ok(None),
+            let lengths = nodes.iter().map(|node| match &node.kind {
+                NodeKind::Text(text) if text == "*" => Ok(None),
                 _ => {
                     let length = values.integer("shape", node, 0..=i64::from(u32::MAX));
                     length.map(|length| Some(length as u32)).ok_or(Reported)
@@ -153,8 +153,8 @@ fn fields(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
 }
 
 fn field(node: &Node, values: &mut Values<'_, '_>) -> Read<DataType> {
-    match &node.tree {
-        Tree::Table(table) => {
+    match &node.kind {
+        NodeKind::Table(table) => {
             check_keys(table, Section::Field, values.report);
             read(table, values)?.ok_or_else(|| {
                 let (section, key) = (Section::Field.header(), "type");

@@ -12,7 +12,7 @@ use super::scale::ScaleForm;
 use super::{At, Layer, data_type, fifo, scale};
 use crate::fields::{Braces, Filled, Values};
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::report::Report;
 
 const PRECISION_MAX: i64 = 17;
@@ -79,8 +79,8 @@ impl<'a> Draft<'a> {
         };
         let data_type = reader.data_type();
         let text = |reader: &mut DraftReader<'a, '_, '_>, key, max| {
-            reader.property(key, |values, node| match &node.tree {
-                Tree::Text(text) if texts == TextMode::AsWritten && node.has_braces() => {
+            reader.property(key, |values, node| match &node.kind {
+                NodeKind::Text(text) if texts == TextMode::AsWritten && node.has_braces() => {
                     Some(text.clone())
                 }
                 _ => values.text_within(key, node, max),
@@ -206,8 +206,8 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
         key: &str,
         read: impl FnOnce(&mut Values<'r, 'e>, &'a Node) -> Option<T>,
     ) -> Option<At<Option<T>>> {
-        self.property(key, |values, node| match &node.tree {
-            Tree::Text(text) if text == "none" => Some(None),
+        self.property(key, |values, node| match &node.kind {
+            NodeKind::Text(text) if text == "none" => Some(None),
             _ => read(values, node).map(Some),
         })
     }
@@ -234,7 +234,7 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
 fn deadband(values: &mut Values<'_, '_>, node: &Node) -> Option<Deadband> {
     let percent =
         |values: &mut Values<'_, '_>, key: &str, node| values.number_within(key, node, 0.0..=100.0);
-    if let Tree::Table(_) = &node.tree {
+    if let NodeKind::Table(_) = &node.kind {
         let table = values.table("deadband", node, Section::Deadband)?;
         let mut part = |key: &str| match table.node(key) {
             Some(node) => percent(values, key, node),

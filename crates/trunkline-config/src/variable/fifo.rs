@@ -8,7 +8,7 @@ use trunkline_types::{DataType, Fifo, Properties};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
-use crate::node::{Node, Tree};
+use crate::node::{Node, NodeKind};
 use crate::sections::check_keys;
 
 const CAPACITY_MAX: i64 = 1_000_000;
@@ -36,9 +36,9 @@ const KINDS: &[(&str, FifoKind)] = &[
 
 /// Reads `"off"` or the table of `fifo`.
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<FifoForm>> {
-    let table = match &node.tree {
-        Tree::Text(text) if text == "off" => return Some(None),
-        Tree::Table(table) => table,
+    let table = match &node.kind {
+        NodeKind::Text(text) if text == "off" => return Some(None),
+        NodeKind::Table(table) => table,
         _ => return values.wrong_form("fifo", node, "a table or \"off\""),
     };
     check_keys(table, Section::Fifo, values.report);

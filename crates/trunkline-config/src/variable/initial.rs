@@ -13,7 +13,7 @@ use trunkline_types::{
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Filled, Values};
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::sections::check_keys;
 use crate::source::Place;
 
@@ -43,8 +43,8 @@ fn refuse<T>(place: Place, reason: impl ToString, values: &mut Values<'_, '_>) -
 
 fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Option<Value> {
     // A single placeholder is a number only if the type is not text.
-    let filled = match (&node.tree, data_type) {
-        (Tree::Text(text), DataType::String) => Filled::Text(values.fill(node.place, text)?),
+    let filled = match (&node.kind, data_type) {
+        (NodeKind::Text(text), DataType::String) => Filled::Text(values.fill(node.place, text)?),
         _ => values.filled(node)?,
     };
     let converted = match (data_type, filled) {
@@ -66,14 +66,14 @@ fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Opt
         (
             DataType::Timestamp,
             Filled::Other(Node {
-                tree: Tree::Time(text),
+                kind: NodeKind::Time(text),
                 ..
             }),
         ) => parse_rfc3339(text).map(Value::Timestamp),
         (_, Filled::Text(_) | Filled::Other(_)) => {
             return refuse(
                 node.place,
-                format!("{} is not {}", node.shown(), with_article(data_type)),
+                format!("{} is not {}", node.quoted(), with_article(data_type)),
                 values,
             );
         }
@@ -117,11 +117,11 @@ impl Flat<'_> {
             self.elements.push(element);
             return Some(());
         };
-        let Tree::List(nodes) = &node.tree else {
+        let NodeKind::List(nodes) = &node.kind else {
             let dimensions = self.ty.shape.len();
             let reason = format!(
                 "found {} instead of a list: {dimensions} dimension{} of {}",
-                node.shown(),
+                node.quoted(),
                 if dimensions == 1 { "" } else { "s" },
                 self.ty.element
             );
@@ -173,8 +173,8 @@ fn elements_of(element: ElementType, scalars: Vec<Value>) -> Elements {
 }
 
 fn structure(node: &Node, ty: &StructType, values: &mut Values<'_, '_>) -> Option<Value> {
-    let Tree::Table(table) = &node.tree else {
-        let reason = format!("found {} instead of a table of fields", node.shown());
+    let NodeKind::Table(table) = &node.kind else {
+        let reason = format!("found {} instead of a table of fields", node.quoted());
         return refuse(node.place, reason, values);
     };
     for entry in &table.entries {
@@ -200,8 +200,8 @@ fn structure(node: &Node, ty: &StructType, values: &mut Values<'_, '_>) -> Optio
 }
 
 fn waveform(node: &Node, element: ElementType, values: &mut Values<'_, '_>) -> Option<Value> {
-    let Tree::Table(table) = &node.tree else {
-        let reason = format!("found {} instead of t0, dt and samples", node.shown());
+    let NodeKind::Table(table) = &node.kind else {
+        let reason = format!("found {} instead of t0, dt and samples", node.quoted());
         return refuse(node.place, reason, values);
     };
     check_keys(table, Section::Waveform, values.report);
@@ -253,10 +253,10 @@ fn attributes(table: &Table, values: &mut Values<'_, '_>) -> Option<BTreeMap<Arc
             Filled::Integer(value) => Value::I64(value),
             Filled::Float(value) => Value::F64(value),
             Filled::Text(text) => Value::String(text.into()),
-            Filled::Other(node) => match &node.tree {
-                Tree::Time(_) => scalar(node, &DataType::Timestamp, values)?,
+            Filled::Other(node) => match &node.kind {
+                NodeKind::Time(_) => scalar(node, &DataType::Timestamp, values)?,
                 _ => {
-                    let reason = format!("an attribute is one value, not {}", node.shown());
+                    let reason = format!("an attribute is one value, not {}", node.quoted());
                     return refuse(node.place, reason, values);
                 }
             },

@@ -8,12 +8,12 @@ use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{AuditMode, DataType, Fifo, Name, Properties, Scaling, Scope};
 
 use super::{At, Draft, Layer, alarm, initial};
+use crate::display::grouped;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Braces, Values};
 use crate::keys::Section;
 use crate::placeholder::Env;
 use crate::report::Report;
-use crate::shown::grouped;
 use crate::source::Place;
 
 /// Turns drafts into properties.
@@ -119,7 +119,7 @@ impl Resolver<'_, '_> {
 
     /// Reports an error of a property. If the property was inherited, the report also names the
     /// variable.
-    fn refuse<T>(&mut self, at: (Place, Layer), kind: Kind) -> Option<T> {
+    fn report_property_error<T>(&mut self, at: (Place, Layer), kind: Kind) -> Option<T> {
         let (place, layer) = at;
         if layer == Layer::Own {
             self.report.error(place, kind);
@@ -139,7 +139,7 @@ impl Resolver<'_, '_> {
         reason: impl Into<String>,
     ) -> Option<T> {
         let (data_type, reason) = (data_type.to_string(), reason.into());
-        self.refuse(
+        self.report_property_error(
             (at.place, at.layer),
             Kind::NotForType {
                 key,
@@ -169,7 +169,7 @@ impl Resolver<'_, '_> {
         if layer == Layer::Defaults {
             Some(None)
         } else {
-            self.refuse((place, layer), kind)
+            self.report_property_error((place, layer), kind)
         }
     }
 
@@ -185,10 +185,10 @@ impl Resolver<'_, '_> {
             None => Some(clamp.is_some()),
             Some(at) if at.value && !has_range => match at.layer {
                 Layer::Defaults => Some(false),
-                layer => self.refuse((at.place, layer), Kind::CoerceWithoutRange),
+                layer => self.report_property_error((at.place, layer), Kind::CoerceWithoutRange),
             },
             Some(at) if !at.value && clamp.is_some() && at.layer != Layer::Defaults => {
-                self.refuse((at.place, at.layer), Kind::ClampContradicted)
+                self.report_property_error((at.place, at.layer), Kind::ClampContradicted)
             }
             Some(at) => Some(at.value || clamp.is_some()),
         };
@@ -232,7 +232,8 @@ impl Resolver<'_, '_> {
     ) -> Option<[f64; 2]> {
         if low >= high {
             let (low, high) = (low.to_string(), high.to_string());
-            return self.refuse((at.place, at.layer), Kind::RangeEmpty { low, high });
+            return self
+                .report_property_error((at.place, at.layer), Kind::RangeEmpty { low, high });
         }
         let Some([least, most]) = limits(data_type) else {
             return Some([low, high]);
@@ -269,7 +270,9 @@ impl Resolver<'_, '_> {
         };
         match alarm::resolve(&at.value, properties) {
             Ok(alarms) => Some(alarms),
-            Err(reason) => self.refuse((at.place, at.layer), Kind::AlarmRefused { reason }),
+            Err(reason) => {
+                self.report_property_error((at.place, at.layer), Kind::AlarmRefused { reason })
+            }
         }
     }
 
@@ -313,7 +316,8 @@ impl Resolver<'_, '_> {
             .into_iter()
             .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));
         if let Some((_, key)) = own.next() {
-            return self.refuse((at.place, at.layer), Kind::AliasContradicted { key });
+            return self
+                .report_property_error((at.place, at.layer), Kind::AliasContradicted { key });
         }
         let text = &at.value;
         let reason = match Name::parse(text) {
@@ -327,7 +331,7 @@ impl Resolver<'_, '_> {
             Err(error) => error.to_string(),
         };
         let text = text.clone();
-        self.refuse((at.place, at.layer), Kind::InvalidAlias { text, reason })
+        self.report_property_error((at.place, at.layer), Kind::InvalidAlias { text, reason })
     }
 
     fn fifo(&mut self, properties: &Properties) -> Option<Fifo> {
@@ -341,7 +345,7 @@ impl Resolver<'_, '_> {
         };
         match form.of(properties) {
             Ok(fifo) => Some(fifo),
-            Err(kind) => self.refuse((place, layer), kind),
+            Err(kind) => self.report_property_error((place, layer), kind),
         }
     }
 
@@ -353,7 +357,7 @@ impl Resolver<'_, '_> {
         if at.value || scope == Scope::Process {
             return Some(at.value);
         }
-        self.refuse((at.place, at.layer), Kind::TimestampsNeeded)
+        self.report_property_error((at.place, at.layer), Kind::TimestampsNeeded)
     }
 
     fn initial(
@@ -375,7 +379,8 @@ impl Resolver<'_, '_> {
         let value = initial::read(at.value, &properties.data_type, &mut values)?;
         if encoded_len(&value) > VALUE_BYTES_MAX {
             let reason = format!("it has more than {} bytes", grouped(VALUE_BYTES_MAX));
-            return self.refuse((at.place, at.layer), Kind::InvalidInitial { reason });
+            return self
+                .report_property_error((at.place, at.layer), Kind::InvalidInitial { reason });
         }
         if let Ok(Some(element)) = FifoElement::of(properties) {
             let mut bytes = Vec::new();
@@ -383,7 +388,8 @@ impl Resolver<'_, '_> {
             if let Err(given) = element.check_length(&bytes) {
                 let length = element.length;
                 let reason = format!("it has length {given}, each value in the FIFO {length}");
-                return self.refuse((at.place, at.layer), Kind::InvalidInitial { reason });
+                return self
+                    .report_property_error((at.place, at.layer), Kind::InvalidInitial { reason });
             }
         }
         if let (Some([low, high]), Some(number)) = (range, value.as_f64())
@@ -391,7 +397,7 @@ impl Resolver<'_, '_> {
         {
             let (value, low, high) = (number.to_string(), low.to_string(), high.to_string());
             let kind = Kind::InitialOutOfRange { value, low, high };
-            return self.refuse((at.place, at.layer), kind);
+            return self.report_property_error((at.place, at.layer), kind);
         }
         Some(Some(value))
     }

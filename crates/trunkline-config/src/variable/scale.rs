@@ -5,7 +5,7 @@ use trunkline_types::Scaling;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Filled, Values};
 use crate::keys::Section;
-use crate::node::{Node, Table, Tree};
+use crate::node::{Node, NodeKind, Table};
 use crate::sections::check_keys;
 
 /// A scale as written in a file.
@@ -28,7 +28,7 @@ const CURVES: &[(&str, Curve)] = &[
 ];
 
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<ScaleForm> {
-    let Tree::Table(table) = &node.tree else {
+    let NodeKind::Table(table) = &node.kind else {
         return values.wrong_form("scale", node, "a table or \"none\"");
     };
     check_keys(table, Section::Scale, values.report);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use trunkline_config::ConfigErrorKind;
-use trunkline_config::keys::{PLANNED, Reach, SECTIONS, Section};
+use trunkline_config::keys::{AcceptedIn, PLANNED, SECTIONS, Section};
 
 use crate::mistakes::all_errors;
 
@@ -30,11 +30,11 @@ fn keys_table(section: Section) -> String {
         } else {
             key.default
         };
-        let also_in = match (is_variable, key.reach) {
+        let also_in = match (is_variable, key.accepted_in) {
             (false, _) => "",
-            (true, Reach::Own) => " |",
-            (true, Reach::Override) => " `[[override]]` |",
-            (true, Reach::Defaults) => " `[defaults]`, `[[override]]` |",
+            (true, AcceptedIn::Own) => " |",
+            (true, AcceptedIn::Override) => " `[[override]]` |",
+            (true, AcceptedIn::Defaults) => " `[defaults]`, `[[override]]` |",
         };
         let (form, default, meaning) = (cell(key.form), cell(default), cell(key.meaning));
         table += &format!(

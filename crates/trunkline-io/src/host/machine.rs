@@ -13,7 +13,9 @@ use sysinfo::{
 };
 use trunkline_types::{Reason, Tick, Timestamp};
 
-use super::probe::{Disk, Found, HostProbe, Inventory, Look, Memory, Survey, Traffic};
+use super::probe::{
+    Disk, FastReadings, Found, HostProbe, Inventory, Memory, SlowReadings, Traffic,
+};
 use crate::IoError;
 
 /// Probes the machine it runs on.
@@ -140,7 +142,7 @@ impl HostProbe for SysinfoProbe {
         }
     }
 
-    fn look(&mut self, now: Tick) -> Look {
+    fn read_fast(&mut self, now: Tick) -> FastReadings {
         self.refresh_usage(now);
         let memory = MemoryRefreshKind::nothing().with_ram().with_swap();
         self.system.refresh_memory_specifics(memory);
@@ -152,7 +154,7 @@ impl HostProbe for SysinfoProbe {
         } else {
             Err(Reason::DeviceFailure)
         };
-        Look {
+        FastReadings {
             total_usage: self.usage(|system| f64::from(system.global_cpu_usage())),
             usage: self.usage(|system| {
                 system
@@ -174,7 +176,7 @@ impl HostProbe for SysinfoProbe {
         }
     }
 
-    fn survey(&mut self) -> Survey {
+    fn read_slow(&mut self) -> SlowReadings {
         self.system.refresh_cpu_frequency();
         let processes = ProcessRefreshKind::nothing().without_tasks();
         self.system
@@ -187,7 +189,7 @@ impl HostProbe for SysinfoProbe {
             .filter(|model| !model.is_empty());
         let model = model.map(str::to_owned).ok_or(Reason::NotSupported);
         let processes = u32::try_from(self.system.processes().len()).unwrap_or(u32::MAX);
-        Survey {
+        SlowReadings {
             frequency: if frequency.contains(&0.0) {
                 Err(Reason::NotSupported)
             } else {

@@ -6,7 +6,7 @@
 //! parts (processors, disks, interfaces, sensors) are listed when the server is created; parts
 //! added later need a restart.
 //!
-//! Cheap values are read in every scan, the others every [`SURVEY_PERIOD`].
+//! Cheap values are read in every scan, the others every [`SLOW_PERIOD`].
 
 mod machine;
 mod probe;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use trunkline_types::{LibraryDefinition, Quality, Reason, Tick, Timestamp, Value};
 
 pub use machine::SysinfoProbe;
-pub use probe::{Disk, Found, HostProbe, Inventory, Look, Memory, Survey, Traffic};
+pub use probe::{Disk, FastReadings, Found, HostProbe, Inventory, Memory, SlowReadings, Traffic};
 
 use self::variables::{Reading, Variable};
 use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
@@ -27,7 +27,7 @@ use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, 
 /// Default scan period of a `host`.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// Period at which disks, temperatures, frequencies and the number of processes are read.
-pub const SURVEY_PERIOD: Duration = Duration::from_secs(5);
+pub const SLOW_PERIOD: Duration = Duration::from_secs(5);
 
 /// The parts of the machine to offer; all by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ pub struct HostServer {
     variables: Vec<Variable>,
     by_path: BTreeMap<String, u32>,
     states: Vec<State>,
-    surveyed: Option<Tick>,
+    slow_read_at: Option<Tick>,
     opened: bool,
     health: Health,
 }
@@ -60,9 +60,9 @@ struct State {
 
 /// The readings available to a scan.
 #[derive(Default)]
-struct Seen {
-    look: Option<Look>,
-    survey: Option<Survey>,
+struct ScanReadings {
+    fast: Option<FastReadings>,
+    slow: Option<SlowReadings>,
 }
 
 impl Options {
@@ -102,29 +102,36 @@ impl HostServer {
             variables,
             by_path,
             states,
-            surveyed: None,
+            slow_read_at: None,
             opened: false,
             health: Health::default(),
         }
     }
 
-    fn look(&mut self, now: Tick, survey: bool) -> Seen {
-        Seen {
-            look: Some(self.probe.look(now)),
-            survey: if survey {
-                Some(self.probe.survey())
+    fn take_readings(&mut self, now: Tick, with_slow: bool) -> ScanReadings {
+        ScanReadings {
+            fast: Some(self.probe.read_fast(now)),
+            slow: if with_slow {
+                Some(self.probe.read_slow())
             } else {
                 None
             },
         }
     }
 
-    fn publish(&mut self, index: usize, now: Tick, seen: &Seen, asked: bool, scan: &mut Scan) {
+    fn publish(
+        &mut self,
+        index: usize,
+        now: Tick,
+        readings: &ScanReadings,
+        asked: bool,
+        scan: &mut Scan,
+    ) {
         let (Some(variable), Some(state)) = (self.variables.get(index), self.states.get_mut(index))
         else {
             return;
         };
-        let Some(found) = read(&variable.reading, state, now, seen) else {
+        let Some(found) = read(&variable.reading, state, now, readings) else {
             return;
         };
         let published = state.published.as_ref();
@@ -152,31 +159,31 @@ impl IoServer for HostServer {
 
     fn open(&mut self, now: Tick, _wall: Timestamp) -> Result<(), IoError> {
         if let Err(error) = self.probe.open(now) {
-            self.health.mistaken(&error);
+            self.health.record_caller_error(&error);
             self.health.state = crate::HealthState::Failed;
             return Err(error);
         }
         self.states.fill_with(State::default);
-        self.surveyed = None;
+        self.slow_read_at = None;
         self.opened = true;
-        self.health.opened();
+        self.health.record_open();
         Ok(())
     }
 
     fn scan(&mut self, now: Tick, _wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
         if !self.opened {
-            self.health.mistaken(&IoError::NotOpen);
+            self.health.record_caller_error(&IoError::NotOpen);
             return Err(IoError::NotOpen);
         }
         let due = self
-            .surveyed
-            .is_none_or(|last| now.since(last) >= SURVEY_PERIOD);
+            .slow_read_at
+            .is_none_or(|last| now.since(last) >= SLOW_PERIOD);
         if due {
-            self.surveyed = Some(now);
+            self.slow_read_at = Some(now);
         }
-        let seen = self.look(now, due);
+        let readings = self.take_readings(now, due);
         for index in 0..self.variables.len() {
-            self.publish(index, now, &seen, false, scan);
+            self.publish(index, now, &readings, false, scan);
         }
         let vanished = self.states.iter().zip(&self.variables).find(|(state, _)| {
             matches!(
@@ -184,7 +191,7 @@ impl IoServer for HostServer {
                 Some(Err(Reason::VariableMissing | Reason::SensorFailure))
             )
         });
-        self.health.scanned(vanished.map(|(_, variable)| {
+        self.health.record_scan(vanished.map(|(_, variable)| {
             format!(
                 "{} can no longer be read: the device is gone or fails",
                 variable.path
@@ -204,9 +211,9 @@ impl IoServer for HostServer {
             .variables
             .get(item.index())
             .map(|variable| &variable.reading);
-        let survey = match reading {
+        let with_slow = match reading {
             _ if !self.opened => {
-                self.health.mistaken(&IoError::NotOpen);
+                self.health.record_caller_error(&IoError::NotOpen);
                 return Err(IoError::NotOpen);
             }
             None => {
@@ -214,13 +221,13 @@ impl IoServer for HostServer {
                     item: item.0,
                     count: self.count(),
                 };
-                self.health.mistaken(&error);
+                self.health.record_caller_error(&error);
                 return Err(error);
             }
-            Some(reading) => matches!(reading, Reading::Survey(_) | Reading::SurveyRate(_)),
+            Some(reading) => matches!(reading, Reading::Slow(_) | Reading::SlowRate(_)),
         };
-        let seen = self.look(now, survey);
-        self.publish(item.index(), now, &seen, true, scan);
+        let readings = self.take_readings(now, with_slow);
+        self.publish(item.index(), now, &readings, true, scan);
         Ok(())
     }
 
@@ -241,7 +248,7 @@ impl IoServer for HostServer {
             },
         };
         let outcome = Err(refusal);
-        self.health.sent(&outcome);
+        self.health.record_send(&outcome);
         outcome
     }
 
@@ -269,15 +276,23 @@ impl fmt::Debug for HostServer {
 }
 
 /// Returns the value of a reading, if its data was read.
-fn read(reading: &Reading, state: &mut State, now: Tick, seen: &Seen) -> Option<Found<Value>> {
+fn read(
+    reading: &Reading,
+    state: &mut State,
+    now: Tick,
+    readings: &ScanReadings,
+) -> Option<Found<Value>> {
     match reading {
-        Reading::Look(read) => seen.look.as_ref().map(read),
-        Reading::Survey(read) => seen.survey.as_ref().map(read),
-        Reading::LookRate(read) => seen.look.as_ref().map(|look| rate(state, now, read(look))),
-        Reading::SurveyRate(read) => seen
-            .survey
+        Reading::Fast(read) => readings.fast.as_ref().map(read),
+        Reading::Slow(read) => readings.slow.as_ref().map(read),
+        Reading::FastRate(read) => readings
+            .fast
             .as_ref()
-            .map(|survey| rate(state, now, read(survey))),
+            .map(|fast| rate(state, now, read(fast))),
+        Reading::SlowRate(read) => readings
+            .slow
+            .as_ref()
+            .map(|slow| rate(state, now, read(slow))),
     }
 }
 

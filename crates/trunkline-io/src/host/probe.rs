@@ -19,10 +19,10 @@ pub trait HostProbe: Send {
     fn inventory(&mut self) -> Inventory;
 
     /// Reads values that change within seconds and are cheap to read.
-    fn look(&mut self, now: Tick) -> Look;
+    fn read_fast(&mut self, now: Tick) -> FastReadings;
 
     /// Reads values that change slowly or are expensive to read.
-    fn survey(&mut self) -> Survey;
+    fn read_slow(&mut self) -> SlowReadings;
 }
 
 /// The parts of a machine that have variables of their own.
@@ -40,7 +40,7 @@ pub struct Inventory {
 
 /// Readings that change within seconds.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Look {
+pub struct FastReadings {
     /// Busy share of all processors together, percent.
     pub total_usage: Found<f64>,
     /// Busy share of each logical processor, percent.
@@ -79,7 +79,7 @@ pub struct Traffic {
 
 /// Readings that change slowly.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Survey {
+pub struct SlowReadings {
     /// Clock frequency of each logical processor, MHz.
     pub frequency: Found<Vec<f64>>,
     /// Space and traffic of each disk present, by mount point.

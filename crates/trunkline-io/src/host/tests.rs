@@ -15,9 +15,9 @@ struct Machine(Arc<Mutex<Script>>);
 
 struct Script {
     inventory: Inventory,
-    look: Look,
-    survey: Survey,
-    surveys: u32,
+    fast: FastReadings,
+    slow: SlowReadings,
+    slow_reads: u32,
     opens: Result<(), IoError>,
 }
 
@@ -30,14 +30,14 @@ impl HostProbe for Machine {
         self.0.lock().unwrap().inventory.clone()
     }
 
-    fn look(&mut self, _now: Tick) -> Look {
-        self.0.lock().unwrap().look.clone()
+    fn read_fast(&mut self, _now: Tick) -> FastReadings {
+        self.0.lock().unwrap().fast.clone()
     }
 
-    fn survey(&mut self) -> Survey {
+    fn read_slow(&mut self) -> SlowReadings {
         let mut script = self.0.lock().unwrap();
-        script.surveys += 1;
-        script.survey.clone()
+        script.slow_reads += 1;
+        script.slow.clone()
     }
 }
 
@@ -66,7 +66,7 @@ impl Machine {
                 interfaces: vec!["eth0".into()],
                 sensors: Vec::new(),
             },
-            look: Look {
+            fast: FastReadings {
                 total_usage: Ok(25.0),
                 usage: Ok(vec![10.0, 40.0]),
                 load: Ok([0.5, 0.25, 0.125]),
@@ -81,7 +81,7 @@ impl Machine {
                 traffic: BTreeMap::from([("eth0".into(), traffic)]),
                 uptime: Ok(Duration::from_secs(99)),
             },
-            survey: Survey {
+            slow: SlowReadings {
                 frequency: Ok(vec![2400.0, 2500.0]),
                 disks: BTreeMap::from([("/".into(), disk)]),
                 temperatures: BTreeMap::new(),
@@ -93,7 +93,7 @@ impl Machine {
                 architecture: Ok("x86_64".into()),
                 model: Err(Reason::NotSupported),
             },
-            surveys: 0,
+            slow_reads: 0,
             opens: Ok(()),
         })))
     }
@@ -215,7 +215,7 @@ fn machine_with_sensors_has_a_temperature_per_sensor_and_processor() {
         let sensors = ["Composite", "coretemp Package id 0", "a/b"].map(String::from);
         script.inventory.sensors = sensors.to_vec();
         let found = [Ok(35.5), Ok(61.0), Err(Reason::SensorFailure)];
-        script.survey.temperatures = sensors.into_iter().zip(found).collect();
+        script.slow.temperatures = sensors.into_iter().zip(found).collect();
     });
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -230,14 +230,14 @@ fn machine_with_sensors_has_a_temperature_per_sensor_and_processor() {
 fn usage_has_no_value_before_two_samples() {
     let machine = Machine::new();
     machine.change(|script| {
-        script.look.total_usage = Err(Reason::NoValue);
-        script.look.usage = Err(Reason::NoValue);
+        script.fast.total_usage = Err(Reason::NoValue);
+        script.fast.usage = Err(Reason::NoValue);
     });
     let mut rig = Rig::new(&machine);
     rig.scan();
     rig.assert_bad("cpu/total", Reason::NoValue);
     rig.assert_bad("cpu/1/usage", Reason::NoValue);
-    machine.change(|script| script.look.total_usage = Ok(12.5));
+    machine.change(|script| script.fast.total_usage = Ok(12.5));
     rig.scan();
     rig.assert_value("cpu/total", Value::F64(12.5));
     assert_eq!(rig.seen("cpu/1/usage"), None, "it is as bad as before");
@@ -259,7 +259,7 @@ fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
     rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);
     rig.assert_bad("disk/root/read_rate", Reason::NoValue);
     let grow = |script: &mut Script, by: u64| {
-        script.look.traffic.get_mut("eth0").unwrap().received += by;
+        script.fast.traffic.get_mut("eth0").unwrap().received += by;
     };
     machine.change(|script| grow(script, 3000));
     rig.scan();
@@ -271,7 +271,7 @@ fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
     rig.assert_value("network/eth0/receive_rate", Value::F64(1000.0));
 
     // A replaced interface counts from the beginning.
-    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received = 10);
+    machine.change(|script| script.fast.traffic.get_mut("eth0").unwrap().received = 10);
     rig.scan();
     rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);
     machine.change(|script| grow(script, 20));
@@ -285,8 +285,8 @@ fn disks_and_their_rates_are_read_every_five_seconds() {
     let mut rig = Rig::new(&machine);
     rig.scan();
     machine.change(|script| {
-        script.survey.disks.get_mut("/").unwrap().read = Ok(10_000);
-        script.survey.processes = Ok(78);
+        script.slow.disks.get_mut("/").unwrap().read = Ok(10_000);
+        script.slow.processes = Ok(78);
     });
     for _ in 0..4 {
         rig.scan();
@@ -296,7 +296,7 @@ fn disks_and_their_rates_are_read_every_five_seconds() {
     rig.scan();
     rig.assert_value("disk/root/read_rate", Value::F64(1000.0));
     rig.assert_value("system/processes", Value::U32(78));
-    assert_eq!(machine.0.lock().unwrap().surveys, 2);
+    assert_eq!(machine.0.lock().unwrap().slow_reads, 2);
 }
 
 #[test]
@@ -304,8 +304,8 @@ fn vanished_disk_turns_bad_and_recovers() {
     let machine = Machine::new();
     machine.change(|script| {
         script.inventory.disks.push("/data".into());
-        let disk = script.survey.disks["/"].clone();
-        script.survey.disks.insert("/data".into(), disk);
+        let disk = script.slow.disks["/"].clone();
+        script.slow.disks.insert("/data".into(), disk);
     });
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -314,7 +314,7 @@ fn vanished_disk_turns_bad_and_recovers() {
         .0
         .lock()
         .unwrap()
-        .survey
+        .slow
         .disks
         .remove("/data")
         .unwrap();
@@ -332,7 +332,7 @@ fn vanished_disk_turns_bad_and_recovers() {
             .starts_with("disk/data/total can no longer be read")
     );
     machine.change(|script| {
-        script.survey.disks.insert("/data".into(), disk);
+        script.slow.disks.insert("/data".into(), disk);
     });
     rig.seconds += 5;
     rig.scan();
@@ -346,7 +346,7 @@ fn an_interface_that_vanishes_turns_bad() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
-    machine.change(|script| script.look.traffic.clear());
+    machine.change(|script| script.fast.traffic.clear());
     rig.scan();
     rig.assert_bad("network/eth0/received", Reason::VariableMissing);
     rig.assert_bad("network/eth0/receive_rate", Reason::VariableMissing);
@@ -362,7 +362,7 @@ fn numbers_are_published_each_time_and_text_when_it_changes() {
     rig.assert_value("memory/total", Value::U64(8000));
     assert_eq!(rig.seen("system/host_name"), None);
     assert_eq!(rig.seen("temperature/cpu"), None);
-    machine.change(|script| script.survey.host_name = Ok("press-5".into()));
+    machine.change(|script| script.slow.host_name = Ok("press-5".into()));
     rig.seconds += 5;
     rig.scan();
     rig.assert_value("system/host_name", Value::String("press-5".into()));
@@ -373,7 +373,7 @@ fn request_publishes_only_the_requested_item() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
-    machine.change(|script| script.survey.processes = Ok(5));
+    machine.change(|script| script.slow.processes = Ok(5));
     let item = rig.server.item("system/processes").unwrap();
     rig.scan.clear();
     let now = rig.now();
@@ -396,9 +396,9 @@ fn a_rate_that_is_asked_for_right_after_a_scan_is_the_last_one() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
-    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received += 700);
+    machine.change(|script| script.fast.traffic.get_mut("eth0").unwrap().received += 700);
     rig.scan();
-    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received += 1);
+    machine.change(|script| script.fast.traffic.get_mut("eth0").unwrap().received += 1);
     let item = rig.server.item("network/eth0/receive_rate").unwrap();
     rig.scan.clear();
     let now = Tick::from_nanos(rig.now().as_nanos() + 1_000_000);
@@ -463,10 +463,7 @@ fn all_is_read_only_and_refuses_writes_in_a_sentence() {
         let sentence = refusal.unwrap_err().to_string();
         assert_eq!(
             sentence,
-            format!(
-                "{} is measured, not set; nothing can be written to it",
-                variable.path
-            )
+            format!("{} is an input; it cannot be written", variable.path)
         );
     }
 }

@@ -10,7 +10,7 @@ use trunkline_types::{
 };
 
 use super::Options;
-use super::probe::{Disk, Found, Inventory, Look, Memory, Survey, Traffic};
+use super::probe::{Disk, FastReadings, Found, Inventory, Memory, SlowReadings, Traffic};
 
 /// One variable of the machine.
 pub(super) struct Variable {
@@ -19,7 +19,7 @@ pub(super) struct Variable {
     pub reading: Reading,
 }
 
-/// Extracts a value from a look or a survey.
+/// Extracts a value from fast or slow readings.
 pub(super) type Take<S, T> = Box<dyn Fn(&S) -> Found<T> + Send>;
 
 /// Name, description and reader of a part.
@@ -27,14 +27,14 @@ type Part<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
 /// The origin of a variable's value.
 pub(super) enum Reading {
-    /// A value read in every look, the cheap part of a scan.
-    Look(Take<Look, Value>),
-    /// A value read in every survey, the slow part.
-    Survey(Take<Survey, Value>),
-    /// Growth per second of a counter of every look.
-    LookRate(Take<Look, u64>),
-    /// Growth per second of a counter of every survey.
-    SurveyRate(Take<Survey, u64>),
+    /// A value of the fast readings, which every scan takes.
+    Fast(Take<FastReadings, Value>),
+    /// A value of the slow readings.
+    Slow(Take<SlowReadings, Value>),
+    /// Growth per second of a counter of the fast readings.
+    FastRate(Take<FastReadings, u64>),
+    /// Growth per second of a counter of the slow readings.
+    SlowRate(Take<SlowReadings, u64>),
 }
 
 /// Returns the library of a machine with these parts.
@@ -81,20 +81,20 @@ struct List {
 
 impl List {
     fn processors(&mut self, count: usize) {
-        let total = look(|look| look.total_usage.map(percent));
+        let total = fast(|readings| readings.total_usage.map(percent));
         self.add(
             "cpu/total",
             share("Busy share of all processors together"),
             total,
         );
         for n in 0..count {
-            let usage = look(move |look| nth(&look.usage, n).map(percent));
+            let usage = fast(move |readings| nth(&readings.usage, n).map(percent));
             self.add(
                 format!("cpu/{n}/usage"),
                 share("Busy share of this processor"),
                 usage,
             );
-            let frequency = survey(move |survey| nth(&survey.frequency, n).map(Value::F64));
+            let frequency = slow(move |readings| nth(&readings.frequency, n).map(Value::F64));
             let description = "Clock frequency of this processor";
             self.add(
                 format!("cpu/{n}/frequency"),
@@ -103,7 +103,7 @@ impl List {
             );
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let fixed = survey(move |_| Ok(Value::U32(count)));
+        let fixed = slow(move |_| Ok(Value::U32(count)));
         self.add(
             "cpu/count",
             whole(DataType::U32, "Logical processors", ""),
@@ -112,7 +112,7 @@ impl List {
         self.add(
             "cpu/model",
             words("Processor model"),
-            survey(|s| string(&s.model)),
+            slow(|s| string(&s.model)),
         );
     }
 
@@ -122,7 +122,7 @@ impl List {
                 "Processes that ran or waited to run, on average over {minutes} min; as many as \
                  processors is full load"
             );
-            let load = look(move |look| look.load.map(|load| Value::F64(load[index])));
+            let load = fast(move |readings| readings.load.map(|load| Value::F64(load[index])));
             self.add(
                 format!("load/{minutes}min"),
                 number(&description, "", 2),
@@ -132,11 +132,11 @@ impl List {
     }
 
     fn memory(&mut self) {
-        self.space("memory", "Main memory", |look| look.memory);
-        self.space("swap", "Swap space", |look| look.swap);
+        self.space("memory", "Main memory", |readings| readings.memory);
+        self.space("swap", "Swap space", |readings| readings.swap);
     }
 
-    fn space(&mut self, path: &str, what: &str, of: fn(&Look) -> Found<Memory>) {
+    fn space(&mut self, path: &str, what: &str, of: fn(&FastReadings) -> Found<Memory>) {
         let parts: [Part<Memory, u64>; 3] = [
             ("total", "size", |memory| memory.total),
             ("available", "that programs can still have", |memory| {
@@ -145,11 +145,12 @@ impl List {
             ("used", "in use", used),
         ];
         for (part, description, read) in parts {
-            let reading = look(move |look| of(look).map(|memory| Value::U64(read(&memory))));
+            let reading =
+                fast(move |readings| of(readings).map(|memory| Value::U64(read(&memory))));
             let properties = whole(DataType::U64, &format!("{what} {description}"), "B");
             self.add(format!("{path}/{part}"), properties, reading);
         }
-        let reading = look(move |look| of(look).and_then(used_share));
+        let reading = fast(move |readings| of(readings).and_then(used_share));
         let description = format!("{what} in use; bad: not-supported where there is none");
         self.add(format!("{path}/used_percent"), share(&description), reading);
     }
@@ -183,8 +184,8 @@ impl List {
             ];
             for (part, description, read) in rates {
                 let key = mount.clone();
-                let reading = Reading::SurveyRate(Box::new(move |survey| {
-                    survey
+                let reading = Reading::SlowRate(Box::new(move |readings| {
+                    readings
                         .disks
                         .get(&key)
                         .ok_or(Reason::VariableMissing)
@@ -211,7 +212,8 @@ impl List {
             ];
             for (part, description, read) in counters {
                 let key = interface.clone();
-                let reading = look(move |look| traffic(look, &key).map(read).map(Value::U64));
+                let reading =
+                    fast(move |readings| traffic(readings, &key).map(read).map(Value::U64));
                 let units = if part.ends_with("errors") { "" } else { "B" };
                 let description = format!("{description} {interface} since it appeared");
                 let properties = whole(DataType::U64, &description, units);
@@ -224,7 +226,7 @@ impl List {
             for (part, description, read) in rates {
                 let key = interface.clone();
                 let reading =
-                    Reading::LookRate(Box::new(move |look| traffic(look, &key).map(read)));
+                    Reading::FastRate(Box::new(move |readings| traffic(readings, &key).map(read)));
                 let properties = number(&format!("{description} {interface}"), "B/s", 0);
                 self.add(format!("{folder}/{part}"), properties, reading);
             }
@@ -237,9 +239,9 @@ impl List {
         let processor = sensors.iter().find(|sensor| is_processor(sensor)).cloned();
         let description = "Temperature of the processor; bad: not-supported where the machine \
                            shows no sensor of it, as virtual machines do";
-        let reading = survey(move |survey| match &processor {
+        let reading = slow(move |readings| match &processor {
             None => Err(Reason::NotSupported),
-            Some(sensor) => temperature(survey, sensor),
+            Some(sensor) => temperature(readings, sensor),
         });
         self.add("temperature/cpu", celsius(description), reading);
         let mut taken = BTreeSet::from(["cpu".to_owned()]);
@@ -247,38 +249,38 @@ impl List {
             let path = format!("temperature/{}", unique(segment(sensor), &mut taken));
             let properties = celsius(&format!("Temperature at the sensor {sensor}"));
             let sensor = sensor.clone();
-            let reading = survey(move |survey| temperature(survey, &sensor));
+            let reading = slow(move |readings| temperature(readings, &sensor));
             self.add(path, properties, reading);
         }
     }
 
     fn system(&mut self) {
-        let uptime = look(|look| look.uptime.map(|time| Value::F64(time.as_secs_f64())));
+        let uptime = fast(|readings| readings.uptime.map(|time| Value::F64(time.as_secs_f64())));
         self.add(
             "system/uptime",
             number("Time since the machine started", "s", 0),
             uptime,
         );
-        let started = survey(|survey| survey.started.map(Value::Timestamp));
+        let started = slow(|readings| readings.started.map(Value::Timestamp));
         let properties = read_only(DataType::Timestamp, "When the machine started", "");
         self.add("system/started", properties, started);
-        let processes = survey(|survey| survey.processes.map(Value::U32));
+        let processes = slow(|readings| readings.processes.map(Value::U32));
         self.add(
             "system/processes",
             whole(DataType::U32, "Number of processes", ""),
             processes,
         );
-        let name = survey(|survey| string(&survey.host_name));
+        let name = slow(|readings| string(&readings.host_name));
         self.add(
             "system/host_name",
             words("Name of the machine in its network"),
             name,
         );
-        let os = survey(|survey| string(&survey.system));
+        let os = slow(|readings| string(&readings.system));
         self.add("system/os", words("Operating system and its version"), os);
-        let kernel = survey(|survey| string(&survey.kernel));
+        let kernel = slow(|readings| string(&readings.kernel));
         self.add("system/kernel", words("Kernel and its version"), kernel);
-        let architecture = survey(|survey| string(&survey.architecture));
+        let architecture = slow(|readings| string(&readings.architecture));
         self.add(
             "system/architecture",
             words("Processor architecture"),
@@ -295,18 +297,18 @@ impl List {
     }
 }
 
-fn look(read: impl Fn(&Look) -> Found<Value> + Send + 'static) -> Reading {
-    Reading::Look(Box::new(read))
+fn fast(read: impl Fn(&FastReadings) -> Found<Value> + Send + 'static) -> Reading {
+    Reading::Fast(Box::new(read))
 }
 
-fn survey(read: impl Fn(&Survey) -> Found<Value> + Send + 'static) -> Reading {
-    Reading::Survey(Box::new(read))
+fn slow(read: impl Fn(&SlowReadings) -> Found<Value> + Send + 'static) -> Reading {
+    Reading::Slow(Box::new(read))
 }
 
 fn of_disk(mount: &str, read: impl Fn(&Disk) -> Found<Value> + Send + 'static) -> Reading {
     let mount = mount.to_owned();
-    survey(move |survey| {
-        survey
+    slow(move |readings| {
+        readings
             .disks
             .get(&mount)
             .ok_or(Reason::VariableMissing)
@@ -314,12 +316,15 @@ fn of_disk(mount: &str, read: impl Fn(&Disk) -> Found<Value> + Send + 'static) -
     })
 }
 
-fn traffic<'a>(look: &'a Look, interface: &str) -> Found<&'a Traffic> {
-    look.traffic.get(interface).ok_or(Reason::VariableMissing)
+fn traffic<'a>(readings: &'a FastReadings, interface: &str) -> Found<&'a Traffic> {
+    readings
+        .traffic
+        .get(interface)
+        .ok_or(Reason::VariableMissing)
 }
 
-fn temperature(survey: &Survey, sensor: &str) -> Found<Value> {
-    let found = survey.temperatures.get(sensor).copied();
+fn temperature(readings: &SlowReadings, sensor: &str) -> Found<Value> {
+    let found = readings.temperatures.get(sensor).copied();
     found
         .unwrap_or(Err(Reason::VariableMissing))
         .map(Value::F64)

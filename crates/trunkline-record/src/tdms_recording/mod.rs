@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Waveform, WriteError, Writer,
-    WriterOptions,
+    Arrangement, ChannelAmount, ChannelId, ObjectPath, PropertyValue, Text, Waveform, WriteError,
+    Writer, WriterOptions,
 };
 
 use self::ends::SegmentEnd;
@@ -50,7 +50,7 @@ pub struct TdmsRecording {
     lost_in_file: u64,
     lost_in_headers: u64,
     has_header_overflow: bool,
-    shares: Vec<Share>,
+    amounts: Vec<ChannelAmount>,
     header: Vec<u8>,
     padding: Vec<u8>,
 }
@@ -120,7 +120,7 @@ impl TdmsRecording {
             queue,
             writer,
             group: ObjectPath::Group(layout.group.clone()),
-            shares: Vec::with_capacity(channels.len()),
+            amounts: Vec::with_capacity(channels.len()),
             channels,
             arrangement,
             row_bytes,
@@ -230,8 +230,8 @@ impl TdmsRecording {
         if !self.queue.may_extend(region) {
             return false;
         }
-        self.share(region.elements());
-        let added = self.writer.add_chunk(&self.shares, self.arrangement);
+        self.set_amounts(region.elements());
+        let added = self.writer.add_chunk(&self.amounts, self.arrangement);
         added.is_some()
     }
 
@@ -264,11 +264,11 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Gives every channel a share of `count` rows.
-    fn share(&mut self, count: u64) {
-        self.shares.clear();
-        self.shares
-            .extend(self.channels.iter().map(|channel| Share {
+    /// Sets the amount of every channel to `count` rows.
+    fn set_amounts(&mut self, count: u64) {
+        self.amounts.clear();
+        self.amounts
+            .extend(self.channels.iter().map(|channel| ChannelAmount {
                 channel: *channel,
                 count,
                 bytes: 0,
@@ -277,11 +277,11 @@ impl TdmsRecording {
 
     /// Builds the header of a segment of `count` rows, and the padding after the rows.
     fn describe(&mut self, count: u64) -> Result<(), RecordError> {
-        self.share(count);
+        self.set_amounts(count);
         self.header.clear();
         self.padding.clear();
         self.writer
-            .header(&self.shares, self.arrangement, &mut self.header)?;
+            .header(&self.amounts, self.arrangement, &mut self.header)?;
         self.writer.pad(&mut self.padding)?;
         self.lost_in_headers = self.lost;
         Ok(())

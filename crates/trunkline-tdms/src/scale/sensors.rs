@@ -9,7 +9,7 @@
 //!   for the strain of each arrangement of gauges.
 
 use super::thermocouple::{Piece, Thermocouple, of_code};
-use super::{Maker, ScaleError};
+use super::{ChainBuilder, ScaleError};
 
 const CURRENT_EXCITATION: u64 = 10_134;
 const VOLTAGE_EXCITATION: u64 = 10_322;
@@ -167,7 +167,7 @@ fn piecewise(pieces: &[Piece], x: f64) -> f64 {
     })
 }
 
-impl Maker<'_> {
+impl ChainBuilder<'_> {
     /// Returns the sensor of a scale; `None` if its kind is not a sensor.
     pub(super) fn sensor(&self, scale: u64, kind: &str) -> Result<Option<Sensor>, ScaleError> {
         let number = |field: &str| self.number(scale, &format!("{kind}_{field}"));

@@ -34,7 +34,7 @@ pub struct SumsCheck {
     /// Position of the first segment that does not match.
     pub first_wrong: Option<u64>,
     /// Number of bytes of the data file that no checksum covers.
-    pub bytes_unsummed: u64,
+    pub bytes_without_sum: u64,
     /// All faults in the order of the file; positions are those of the data file.
     pub findings: Vec<Finding>,
     /// Number of further findings that were not kept.
@@ -56,7 +56,7 @@ impl SumsCheck {
             segments: 0,
             good_to: 0,
             first_wrong: None,
-            bytes_unsummed: 0,
+            bytes_without_sum: 0,
             findings: Vec::new(),
             findings_dropped: 0,
         };
@@ -96,7 +96,7 @@ impl SumsCheck {
             id = id.filter(|_| first.is_some_and(|first| first.position == 0));
         }
         let Some(id) = id else {
-            self.bytes_unsummed = comparing.data_len;
+            self.bytes_without_sum = comparing.data_len;
             self.find(0, Fault::UnusableSums { bytes: sums_len });
             return Ok(());
         };
@@ -104,15 +104,15 @@ impl SumsCheck {
         for number in 1..=entries {
             sums.read_exact_at(&mut entry, number * entry_bytes)?;
             match SegmentSum::read(&entry, id).filter(|sum| comparing.may_follow(sum)) {
-                Some(sum) => self.take(comparing, &sum)?,
+                Some(sum) => self.compare_segment(comparing, &sum)?,
                 None => comparing.damaged += 1,
             }
         }
         self.report_damaged(comparing);
-        self.report_unsummed(comparing, comparing.data_len);
+        self.report_bytes_without_sum(comparing, comparing.data_len);
         if self.first_wrong == Some(0) && !comparing.are_of_this_file(id, self.segments)? {
             self.state = SumsState::OfAnother;
-            self.bytes_unsummed = comparing.data_len;
+            self.bytes_without_sum = comparing.data_len;
             self.first_wrong = None;
             self.findings.clear();
             self.findings_dropped = 0;
@@ -128,13 +128,13 @@ impl SumsCheck {
     }
 
     /// Compares one segment.
-    fn take<R: ReadAt + ?Sized>(
+    fn compare_segment<R: ReadAt + ?Sized>(
         &mut self,
         comparing: &mut Comparing<'_, R>,
         sum: &SegmentSum,
     ) -> io::Result<()> {
         self.report_damaged(comparing);
-        self.report_unsummed(comparing, sum.position);
+        self.report_bytes_without_sum(comparing, sum.position);
         let end = sum.position + sum.bytes;
         let fault = match end.checked_sub(comparing.data_len).filter(|m| *m > 0) {
             Some(missing) => Some(Fault::SummedBeyondEnd { missing }),
@@ -166,11 +166,11 @@ impl SumsCheck {
     }
 
     /// Reports data up to `end` that has no checksum.
-    fn report_unsummed<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>, end: u64) {
+    fn report_bytes_without_sum<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>, end: u64) {
         let bytes = end.min(comparing.data_len).saturating_sub(comparing.next);
         if bytes > 0 {
             comparing.is_good_so_far = false;
-            self.bytes_unsummed += bytes;
+            self.bytes_without_sum += bytes;
             self.find(comparing.next, Fault::NoSum { bytes });
         }
     }

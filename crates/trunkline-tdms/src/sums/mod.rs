@@ -22,7 +22,7 @@ mod check;
 mod open;
 
 pub use self::check::{SumsCheck, SumsState};
-pub use self::open::{ChecksummedFile, Unsummed};
+pub use self::open::{ChecksummedFile, UncheckedSegments};
 
 /// Size of an entry, and of the part before the first one, in bytes.
 pub const SUMS_ENTRY_BYTES: usize = 24;

@@ -9,7 +9,7 @@ use crate::walk::{Kind, Walk};
 
 /// The treatment of segments without a checksum at the end of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unsummed {
+pub enum UncheckedSegments {
     /// Do not read them or anything after them. Use this after a power loss, when such a segment
     /// may have a header but zeros for values.
     Cut,
@@ -38,15 +38,15 @@ impl<R: ReadAt> TdmsFile<R> {
     pub fn open_summed<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
-        unsummed: Unsummed,
+        unchecked: UncheckedSegments,
         limits: Limits,
     ) -> Result<ChecksummedFile<R>, OpenError> {
         let failed = |source| OpenError::source(0, source);
         let check = SumsCheck::of(&source, sums).map_err(failed)?;
         let len = source.byte_len().map_err(failed)?;
-        let end = match (check.state, unsummed) {
-            (SumsState::OfThisFile, Unsummed::Cut) => check.good_to,
-            (SumsState::OfThisFile, Unsummed::Keep) => check.first_wrong.unwrap_or(len),
+        let end = match (check.state, unchecked) {
+            (SumsState::OfThisFile, UncheckedSegments::Cut) => check.good_to,
+            (SumsState::OfThisFile, UncheckedSegments::Keep) => check.first_wrong.unwrap_or(len),
             _ => len,
         };
         let begins = begins(sums).map_err(failed)?;

@@ -13,12 +13,12 @@ use crate::read_at::ReadAt;
 /// Number of layout columns that any file may have, and number of bytes that a file needs for each
 /// further column. A normal file has at least one byte of data per column; only a file made to
 /// exhaust memory has more columns than this bound.
-const COLUMNS_FREE: u64 = 1 << 14;
+const COLUMNS_BASE: u64 = 1 << 14;
 const BYTES_PER_COLUMN: u64 = 4;
 
 /// Returns the number of columns that a file of this length may have.
 pub(super) fn columns_max(len: u64) -> u64 {
-    COLUMNS_FREE + len / BYTES_PER_COLUMN
+    COLUMNS_BASE + len / BYTES_PER_COLUMN
 }
 
 impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
@@ -26,26 +26,26 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
     pub(super) fn take_data(&mut self, lead_in: &LeadIn, after: u64) -> Result<bool, OpenError> {
         let metadata = lead_in.metadata_bytes;
         let wanted = lead_in.segment_bytes;
-        let is_torn = wanted == NOT_CLOSED || wanted > after;
+        let is_truncated = wanted == NOT_CLOSED || wanted > after;
         let data_bytes = wanted.min(after) - metadata;
         let start = self.at + LEAD_IN_BYTES + metadata;
         let used = match data_bytes {
             0 => 0,
-            _ => self.note_data(lead_in, start, data_bytes, is_torn)?,
+            _ => self.note_data(lead_in, start, data_bytes, is_truncated)?,
         };
         self.map.last = Some(LastSegment {
             position: self.at,
             is_big_endian: self.is_big == Some(true),
             metadata_bytes: metadata,
         });
-        if !is_torn {
+        if !is_truncated {
             self.at = start + data_bytes;
             self.position = self.at;
             return Ok(true);
         }
         let fault = match wanted {
             NOT_CLOSED => Fault::NotClosed,
-            _ => Fault::TornData {
+            _ => Fault::TruncatedData {
                 missing: wanted - after,
             },
         };
@@ -60,14 +60,14 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         lead_in: &LeadIn,
         start: u64,
         bytes: u64,
-        is_torn: bool,
+        is_truncated: bool,
     ) -> Result<u64, OpenError> {
         if !lead_in.has(TOC_RAW_DATA) {
             self.map.find(self.position, Fault::UnannouncedData);
         }
         let layout = match self.layout(lead_in)? {
             Ok(layout) if layout.chunk_bytes == 0 => {
-                self.map.find(start, Fault::OwnerlessData { bytes });
+                self.map.find(start, Fault::UnassignedData { bytes });
                 return Ok(0);
             }
             Ok(layout) => layout,
@@ -80,9 +80,9 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         let (chunks, rest) = (bytes / chunk, bytes % chunk);
         let tail = Tail {
             bytes: rest,
-            is_torn,
+            is_truncated,
         };
-        if rest > 0 && !is_torn {
+        if rest > 0 && !is_truncated {
             let position = start + bytes - rest;
             self.map
                 .find(position, Fault::ShortChunk { bytes: rest, chunk });

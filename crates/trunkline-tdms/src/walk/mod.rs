@@ -15,7 +15,7 @@ use crate::index_file::IndexCursor;
 use crate::layout::Layout;
 use crate::lead_in::{DATA_TAG, INDEX_TAG, LEAD_IN_BYTES, LeadIn, TOC_METADATA, TOC_NEW_LIST};
 use crate::map::Map;
-use crate::metadata::{Block, Stop};
+use crate::metadata::{BlockCursor, BlockError};
 use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
 
@@ -134,7 +134,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             .read_exact_at(&mut bytes[..there], self.at)
             .map_err(|error| OpenError::source(self.at, error))?;
         if there == bytes.len() {
-            self.mend(&mut bytes)?;
+            self.repair_lead_in(&mut bytes)?;
         }
         if !self.check_tag(&bytes[..there.min(4)])? {
             return self.ends(Fault::Garbage { bytes: left }, left);
@@ -142,7 +142,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         match left {
             0 if self.at > 0 => return Ok(false),
             0 => return self.ends(Fault::Empty, 0),
-            1..LEAD_IN_BYTES => return self.ends(Fault::TornLeadIn { bytes: left }, left),
+            1..LEAD_IN_BYTES => return self.ends(Fault::TruncatedLeadIn { bytes: left }, left),
             _ => {}
         }
         let lead_in = LeadIn::decode(&bytes);
@@ -156,7 +156,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         let after = left - LEAD_IN_BYTES;
         if metadata > after {
             let missing = metadata - after;
-            return self.ends(Fault::TornMetadata { missing }, left);
+            return self.ends(Fault::TruncatedMetadata { missing }, left);
         }
         if self
             .position
@@ -261,12 +261,13 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         let taken = match (&self.index, index_at) {
             (Some(index), Some(at)) => {
                 let mut block =
-                    Block::new(index.source(), &mut window, (at, position, bytes), order);
+                    BlockCursor::new(index.source(), &mut window, (at, position, bytes), order);
                 take_objects(&mut self.map, &mut block, &self.limits)
             }
             _ => {
                 let at = self.at + LEAD_IN_BYTES;
-                let mut block = Block::new(self.source, &mut window, (at, position, bytes), order);
+                let mut block =
+                    BlockCursor::new(self.source, &mut window, (at, position, bytes), order);
                 take_objects(&mut self.map, &mut block, &self.limits)
             }
         };
@@ -278,9 +279,9 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
                 }
                 Ok(())
             }
-            Err(Stop::Source(position, error)) => Err(OpenError::source(position, error)),
-            Err(Stop::Refused(finding)) => Err(OpenError::Refused(finding)),
-            Err(Stop::Rest(finding)) => {
+            Err(BlockError::Source(position, error)) => Err(OpenError::source(position, error)),
+            Err(BlockError::Refused(finding)) => Err(OpenError::Refused(finding)),
+            Err(BlockError::Unreadable(finding)) => {
                 self.map.find(finding.position, finding.fault);
                 self.map.objects.record_loss();
                 self.layout = None;
@@ -293,9 +294,9 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
 /// Processes the objects of a block. Returns true if the layout may have changed.
 fn take_objects<R: ReadAt + ?Sized>(
     map: &mut Map,
-    block: &mut Block<'_, R>,
+    block: &mut BlockCursor<'_, R>,
     limits: &Limits,
-) -> Result<bool, Stop> {
+) -> Result<bool, BlockError> {
     // A path and two numbers take at least 12 bytes.
     let count = block.count(12)?;
     let mut is_changed = false;

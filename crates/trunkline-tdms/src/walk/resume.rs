@@ -51,7 +51,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
     }
 
     /// Corrects a lead-in whose tag or length is damaged, as far as possible.
-    pub(super) fn mend(
+    pub(super) fn repair_lead_in(
         &mut self,
         bytes: &mut [u8; LEAD_IN_BYTES as usize],
     ) -> Result<(), OpenError> {
@@ -61,7 +61,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         let begins = self.begins;
         let own = begins.binary_search(&self.at).ok();
         let mut lead_in = LeadIn::decode(bytes);
-        let mut is_mended = false;
+        let mut is_repaired = false;
         // The latest end of the segment according to the checksums.
         let next = own.and_then(|own| begins.get(own + 1)).copied();
         if let Some(next) = next.filter(|next| (self.at + LEAD_IN_BYTES..=self.len).contains(next))
@@ -76,18 +76,18 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             };
             if is_wrong && lead_in.metadata_bytes <= most {
                 lead_in.segment_bytes = most;
-                is_mended = true;
+                is_repaired = true;
             }
         }
         let has_tag = bytes.starts_with(&DATA_TAG);
-        let mut mended = Vec::with_capacity(bytes.len());
-        lead_in.encode(&mut mended);
-        if let Some(mended) = mended.first_chunk()
-            && (is_mended || !has_tag)
-            && self.is_lead_in(self.at, mended)?
+        let mut repaired = Vec::with_capacity(bytes.len());
+        lead_in.encode(&mut repaired);
+        if let Some(repaired) = repaired.first_chunk()
+            && (is_repaired || !has_tag)
+            && self.is_lead_in(self.at, repaired)?
         {
-            *bytes = *mended;
-            self.map.mended.push((self.at, *mended));
+            *bytes = *repaired;
+            self.map.repaired_lead_ins.push((self.at, *repaired));
             self.map.find(self.position, Fault::DamagedLeadIn);
         }
         Ok(())
@@ -104,7 +104,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             None | Some(
                 Fault::NotClosed
                     | Fault::Empty
-                    | Fault::TornLeadIn { .. }
+                    | Fault::TruncatedLeadIn { .. }
                     | Fault::Unwritten { .. }
             )
         );
@@ -133,8 +133,10 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         (self.at, self.position) = (next, next);
         let number = self.map.segments;
         // The segment found previously may have been a false match.
-        self.map.resumed.pop_if(|(last, _)| *last == number);
-        self.map.resumed.push((number, next));
+        self.map
+            .segments_after_damage
+            .pop_if(|(last, _)| *last == number);
+        self.map.segments_after_damage.push((number, next));
         Ok(true)
     }
 

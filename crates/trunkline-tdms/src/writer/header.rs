@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 
-use super::{Arrangement, ChannelId, Object, SegmentPlace, Share, Version, WriteError, Writer};
+use super::{
+    Arrangement, ChannelAmount, ChannelId, Object, SegmentPlace, Version, WriteError, Writer,
+};
 use crate::data_type::TdmsType;
 use crate::lead_in::{
     LEAD_IN_BYTES, LeadIn, TOC_INTERLEAVED, TOC_METADATA, TOC_NEW_LIST, TOC_RAW_DATA,
@@ -17,7 +19,7 @@ const STRING_INDEX_BYTES: u32 = 28;
 /// Temporary memory for building a segment, reused for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    pub(super) checked: Vec<Share>,
+    pub(super) checked: Vec<ChannelAmount>,
     seen: HashSet<ChannelId>,
     metadata: Vec<u8>,
 }
@@ -26,9 +28,9 @@ pub(super) struct Scratch {
 struct Plan {
     is_new_list: bool,
     /// The list after this segment; `None` if it is unchanged.
-    list: Option<Vec<(u32, Option<Share>)>>,
-    /// Objects to name: the number of each, and its share if it has data.
-    entries: Vec<(u32, Option<Share>)>,
+    list: Option<Vec<(u32, Option<ChannelAmount>)>>,
+    /// Objects to name: the number of each, and its amount if it has data.
+    entries: Vec<(u32, Option<ChannelAmount>)>,
 }
 
 impl Writer {
@@ -41,13 +43,13 @@ impl Writer {
     /// [`WriteError`]; nothing was appended.
     pub fn header(
         &mut self,
-        shares: &[Share],
+        amounts: &[ChannelAmount],
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
         // Reuses the memory of the last call, so that a similar segment allocates none.
         let mut scratch = std::mem::take(&mut self.scratch);
-        let place = self.header_with(&mut scratch, shares, arrangement, out);
+        let place = self.header_with(&mut scratch, amounts, arrangement, out);
         self.scratch = scratch;
         place
     }
@@ -55,11 +57,11 @@ impl Writer {
     fn header_with(
         &mut self,
         scratch: &mut Scratch,
-        shares: &[Share],
+        amounts: &[ChannelAmount],
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        self.check(shares, arrangement, scratch)?;
+        self.check(amounts, arrangement, scratch)?;
         let Scratch {
             checked,
             seen,
@@ -68,7 +70,7 @@ impl Writer {
         let too_long = WriteError::FileTooLong;
         let raw_bytes = checked
             .iter()
-            .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
+            .try_fold(0_u64, |sum, amount| sum.checked_add(amount.bytes))
             .ok_or(too_long.clone())?;
         let plan = self.plan(checked, seen);
         if raw_bytes == 0 && plan.entries.is_empty() {
@@ -87,9 +89,9 @@ impl Writer {
         if block_bytes.is_some() || plan.is_new_list || !plan.entries.is_empty() {
             toc |= TOC_METADATA;
             metadata.extend((plan.entries.len() as u32).to_le_bytes());
-            for (number, share) in &plan.entries {
+            for (number, amount) in &plan.entries {
                 if let Some(object) = self.objects.get(*number as usize) {
-                    object.describe(*share, metadata);
+                    object.describe(*amount, metadata);
                 }
             }
         }
@@ -139,17 +141,24 @@ impl Writer {
     ///
     /// All chunks of a segment have the same channels with the same counts; their number follows
     /// from the length of the segment.
-    pub fn add_chunk(&mut self, shares: &[Share], arrangement: Arrangement) -> Option<u64> {
+    pub fn add_chunk(
+        &mut self,
+        amounts: &[ChannelAmount],
+        arrangement: Arrangement,
+    ) -> Option<u64> {
         if self.open != Some(arrangement) {
             return None;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let is_as_before = self.check(shares, arrangement, &mut scratch).is_ok()
-            && self.is_as_before(&scratch.checked);
-        let shared = scratch.checked.iter();
-        let bytes = shared.fold(0, |sum: u64, share| sum.saturating_add(share.bytes));
+        let needs_no_metadata = self.check(amounts, arrangement, &mut scratch).is_ok()
+            && self.needs_no_metadata(&scratch.checked);
+        let amounts = scratch.checked.iter();
+        let bytes = amounts.fold(0, |sum: u64, amount| sum.saturating_add(amount.bytes));
         self.scratch = scratch;
-        let position = self.position.checked_add(bytes).filter(|_| is_as_before)?;
+        let position = self
+            .position
+            .checked_add(bytes)
+            .filter(|_| needs_no_metadata)?;
         self.position = position;
         Some(bytes)
     }
@@ -190,10 +199,10 @@ impl Writer {
         })
     }
 
-    /// Checks the shares, and fills in the sizes that follow from their counts.
+    /// Checks the amounts, and fills in the sizes that follow from their counts.
     pub(super) fn check(
         &self,
-        shares: &[Share],
+        amounts: &[ChannelAmount],
         arrangement: Arrangement,
         scratch: &mut Scratch,
     ) -> Result<(), WriteError> {
@@ -204,27 +213,27 @@ impl Writer {
         if is_interleaved && self.options.version == Version::V1 {
             return Err(WriteError::InterleavedInVersion1);
         }
-        for share in shares {
-            let object = self.objects.get(share.channel.0 as usize);
+        for amount in amounts {
+            let object = self.objects.get(amount.channel.0 as usize);
             let object = object.ok_or(WriteError::UnknownChannel)?;
             let path = || object.path.clone();
-            if !seen.insert(share.channel) {
+            if !seen.insert(amount.channel) {
                 return Err(WriteError::Twice { path: path() });
             }
-            let before = shares.first().map_or(share.count, |first| first.count);
-            if is_interleaved && share.count != before {
+            let before = amounts.first().map_or(amount.count, |first| first.count);
+            if is_interleaved && amount.count != before {
                 return Err(WriteError::UnequalRows {
                     path: path(),
-                    count: share.count,
+                    count: amount.count,
                     before,
                 });
             }
             let bytes = match object.data_type.and_then(TdmsType::size) {
-                Some(size) => share.count.checked_mul(size),
+                Some(size) => amount.count.checked_mul(size),
                 None if is_interleaved => {
                     return Err(WriteError::InterleavedStrings { path: path() });
                 }
-                None => Some(share.bytes),
+                None => Some(amount.bytes),
             };
             let bytes = bytes.ok_or(WriteError::FileTooLong)?;
             let limit = u64::from(u32::MAX);
@@ -236,39 +245,42 @@ impl Writer {
                     limit,
                 });
             }
-            checked.push(Share { bytes, ..*share });
+            checked.push(ChannelAmount { bytes, ..*amount });
         }
         Ok(())
     }
 
-    /// Returns true if the file already contains all metadata of a segment with these shares.
-    pub(super) fn is_as_before(&self, shares: &[Share]) -> bool {
-        let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
-        !self.is_first && !self.objects.iter().any(Object::has_news) && active.eq(shares)
+    /// Returns true if the file already contains all metadata of a segment with these amounts.
+    pub(super) fn needs_no_metadata(&self, amounts: &[ChannelAmount]) -> bool {
+        let active = self.list.iter().filter_map(|(_, amount)| amount.as_ref());
+        !self.is_first
+            && !self.objects.iter().any(Object::has_unwritten_metadata)
+            && active.eq(amounts)
     }
 
-    /// Plans the metadata so that exactly these channels have data, in this order. `shared` is the
-    /// set of the same channels.
-    fn plan(&self, shares: &[Share], shared: &HashSet<ChannelId>) -> Plan {
-        let news = |number: u32| {
+    /// Plans the metadata so that exactly these channels have data, in this order. `with_data` is
+    /// the set of the same channels.
+    fn plan(&self, amounts: &[ChannelAmount], with_data: &HashSet<ChannelId>) -> Plan {
+        let has_unwritten = |number: u32| {
             let object = self.objects.get(number as usize);
-            object.is_some_and(Object::has_news)
+            object.is_some_and(Object::has_unwritten_metadata)
         };
-        if self.is_as_before(shares) {
+        if self.needs_no_metadata(amounts) {
             return Plan {
                 is_new_list: false,
                 list: None,
                 entries: Vec::new(),
             };
         }
-        let is_shared = |number: u32| shared.contains(&ChannelId(number));
-        let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
-        if shares.is_empty() && !self.is_first {
+        let has_data = |number: u32| with_data.contains(&ChannelId(number));
+        let with_unwritten =
+            || (0..self.objects.len() as u32).filter(|n| has_unwritten(*n) && !has_data(*n));
+        if amounts.is_empty() && !self.is_first {
             // Only properties: channels with data in the list keep it, and there are no chunks.
-            let in_list: HashMap<u32, Option<Share>> = self.list.iter().copied().collect();
+            let in_list: HashMap<u32, Option<ChannelAmount>> = self.list.iter().copied().collect();
             let mut list = self.list.clone();
             let mut entries = Vec::new();
-            for number in with_news() {
+            for number in with_unwritten() {
                 let known = in_list.get(&number).copied();
                 let entry = (number, known.flatten());
                 entries.push(entry);
@@ -282,16 +294,20 @@ impl Writer {
                 entries,
             };
         }
-        if let Some(plan) = self.plan_of_changes(shares, with_news()) {
+        if let Some(plan) = self.plan_of_changes(amounts, with_unwritten()) {
             return plan;
         }
-        let mut list: Vec<_> = with_news().map(|number| (number, None)).collect();
+        let mut list: Vec<_> = with_unwritten().map(|number| (number, None)).collect();
         // The file and groups come before channels, otherwise in order of creation.
         list.sort_by_key(|(number, _)| {
             let object = self.objects.get(*number as usize);
             object.is_some_and(|object| object.path.is_channel())
         });
-        list.extend(shares.iter().map(|share| (share.channel.0, Some(*share))));
+        list.extend(
+            amounts
+                .iter()
+                .map(|amount| (amount.channel.0, Some(*amount))),
+        );
         Plan {
             is_new_list: true,
             entries: list.clone(),
@@ -303,8 +319,8 @@ impl Writer {
     /// leaves the list.
     fn plan_of_changes(
         &self,
-        shares: &[Share],
-        with_news: impl Iterator<Item = u32>,
+        amounts: &[ChannelAmount],
+        with_unwritten: impl Iterator<Item = u32>,
     ) -> Option<Plan> {
         if self.is_first {
             return None;
@@ -316,7 +332,7 @@ impl Writer {
             .map(|(at, (number, _))| (*number, at))
             .collect();
         let (mut list, mut entries) = (self.list.clone(), Vec::new());
-        for number in with_news {
+        for number in with_unwritten {
             let at = places.get(&number).and_then(|at| list.get(*at));
             if at.is_none() {
                 places.insert(number, list.len());
@@ -324,10 +340,10 @@ impl Writer {
             }
             entries.push((number, None));
         }
-        for share in shares {
-            let number = share.channel.0;
+        for amount in amounts {
+            let number = amount.channel.0;
             let object = self.objects.get(number as usize)?;
-            let entry = (number, Some(*share));
+            let entry = (number, Some(*amount));
             let is_said = match places.get(&number) {
                 Some(at) => {
                     let place = list.get_mut(*at)?;
@@ -344,8 +360,8 @@ impl Writer {
             }
         }
         // The objects with data must then be exactly these, in this order.
-        let active = list.iter().filter_map(|(_, share)| share.as_ref());
-        active.eq(shares).then_some(Plan {
+        let active = list.iter().filter_map(|(_, amount)| amount.as_ref());
+        active.eq(amounts).then_some(Plan {
             is_new_list: false,
             list: Some(list),
             entries,
@@ -353,11 +369,11 @@ impl Writer {
     }
 
     fn take_over(&mut self, plan: Plan) {
-        for (number, share) in &plan.entries {
+        for (number, amount) in &plan.entries {
             if let Some(object) = self.objects.get_mut(*number as usize) {
                 object.is_written = true;
                 object.unwritten.clear();
-                object.described = share.or(object.described);
+                object.described = amount.or(object.described);
             }
         }
         if let Some(list) = plan.list {
@@ -369,20 +385,20 @@ impl Writer {
 
 impl Object {
     /// Returns true if the file does not contain its path or one of its properties yet.
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_unwritten_metadata(&self) -> bool {
         !self.is_written || !self.unwritten.is_empty()
     }
 
     /// Appends this object's entry.
-    fn describe(&self, share: Option<Share>, out: &mut Vec<u8>) {
+    fn describe(&self, amount: Option<ChannelAmount>, out: &mut Vec<u8>) {
         let path = self.path.to_bytes();
         out.extend((path.len() as u32).to_le_bytes());
         out.extend(path);
-        match (share, self.data_type) {
-            (Some(share), _) if self.described == Some(share) => {
+        match (amount, self.data_type) {
+            (Some(amount), _) if self.described == Some(amount) => {
                 out.extend(AS_BEFORE.to_le_bytes());
             }
-            (Some(share), Some(data_type)) => {
+            (Some(amount), Some(data_type)) => {
                 let is_string = data_type == TdmsType::String;
                 let length = match is_string {
                     true => STRING_INDEX_BYTES,
@@ -391,9 +407,9 @@ impl Object {
                 out.extend(length.to_le_bytes());
                 out.extend(data_type.code().to_le_bytes());
                 out.extend(1_u32.to_le_bytes());
-                out.extend(share.count.to_le_bytes());
+                out.extend(amount.count.to_le_bytes());
                 if is_string {
-                    out.extend(share.bytes.to_le_bytes());
+                    out.extend(amount.bytes.to_le_bytes());
                 }
             }
             _ => out.extend(NO_DATA.to_le_bytes()),

@@ -71,7 +71,7 @@ pub struct ChannelId(u32);
 
 /// The amount of a channel's data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct ChannelAmount {
     pub channel: ChannelId,
     pub count: u64,
     /// For strings, the bytes of their text and table. For other types the bytes follow from the
@@ -94,8 +94,8 @@ pub struct Writer {
     options: WriterOptions,
     objects: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The file's list of objects: the number of each, and its share if it has data.
-    list: Vec<(u32, Option<Share>)>,
+    /// The file's list of objects: the number of each, and its amount if it has data.
+    list: Vec<(u32, Option<ChannelAmount>)>,
     position: u64,
     is_first: bool,
     /// The arrangement of the segment last described; `None` if it has no values.
@@ -112,8 +112,8 @@ struct Object {
     unwritten: Properties,
     /// True once the file contains its path.
     is_written: bool,
-    /// Its share, as last described in the file.
-    described: Option<Share>,
+    /// Its amount, as last described in the file.
+    described: Option<ChannelAmount>,
 }
 
 impl Writer {
@@ -226,7 +226,7 @@ impl Writer {
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        let mut shares = Vec::with_capacity(values.len());
+        let mut amounts = Vec::with_capacity(values.len());
         for (channel, data) in values {
             let object = self.objects.get(channel.0 as usize);
             let object = object.ok_or(WriteError::UnknownChannel)?;
@@ -238,17 +238,17 @@ impl Writer {
                     now,
                 });
             }
-            shares.push(Share {
+            amounts.push(ChannelAmount {
                 channel: *channel,
                 count: data.len() as u64,
                 bytes: data.byte_len(),
             });
         }
-        let place = self.header(&shares, arrangement, out)?;
+        let place = self.header(&amounts, arrangement, out)?;
         match arrangement {
             Arrangement::Contiguous => values.iter().for_each(|(_, data)| data.encode(out)),
             Arrangement::Interleaved => {
-                let rows = shares.first().map_or(0, |share| share.count);
+                let rows = amounts.first().map_or(0, |amount| amount.count);
                 for row in 0..rows as usize {
                     values
                         .iter()

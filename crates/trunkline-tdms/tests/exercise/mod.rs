@@ -2,7 +2,7 @@
 
 use trunkline_tdms::{
     BodySum, LEAD_IN_BYTES, Limits, ReadAt, RepairMode, SegmentSum, SumsId, SumsState, TdmsFile,
-    Unsummed, Version,
+    UncheckedSegments, Version,
 };
 
 /// Opens a file and reads every channel once, if there is one: the cheapest check, for many files.
@@ -59,8 +59,8 @@ pub fn exercise(bytes: &[u8]) {
     // The bytes as checksums of themselves, as they are and behind a true begin.
     let sums = [&SumsId::new(1).begin(), bytes].concat();
     for sums in [bytes, &sums] {
-        for unsummed in [Unsummed::Cut, Unsummed::Keep] {
-            let _ = TdmsFile::open_summed(bytes, sums, unsummed, Limits::default());
+        for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+            let _ = TdmsFile::open_summed(bytes, sums, unchecked, Limits::default());
         }
     }
 }
@@ -116,11 +116,11 @@ pub fn exercise_with_companions(bytes: &[u8]) {
         let sum = SegmentSum::of(*from as u64, &bytes[*from..*to], BodySum::default());
         sums.extend(sum.entry(id));
     }
-    let open = |bytes, sums: &[u8], unsummed| {
-        let opened = TdmsFile::open_summed(bytes, sums, unsummed, limits);
+    let open = |bytes, sums: &[u8], unchecked| {
+        let opened = TdmsFile::open_summed(bytes, sums, unchecked, limits);
         opened.map(|opened| (lengths(&opened.file), opened.check))
     };
-    let (summed, check) = open(bytes, &sums, Unsummed::Keep).expect("as without them");
+    let (summed, check) = open(bytes, &sums, UncheckedSegments::Keep).expect("as without them");
     assert_eq!(check.state, SumsState::OfThisFile);
     assert!(check.first_wrong.is_none());
     // In a damaged file, the walk that made these checksums and the search for sound segments may
@@ -129,8 +129,8 @@ pub fn exercise_with_companions(bytes: &[u8]) {
         assert_eq!(lengths(&file), summed);
     }
     let other = altered(&sums);
-    for unsummed in [Unsummed::Cut, Unsummed::Keep] {
-        let _ = open(bytes, &other, unsummed);
+    for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+        let _ = open(bytes, &other, unchecked);
     }
     // A changed byte is detected, in its segment.
     let mut damaged = bytes.to_vec();
@@ -147,8 +147,8 @@ pub fn exercise_with_companions(bytes: &[u8]) {
         Some((from, _)) => assert_eq!(check.first_wrong, Some(*from as u64)),
         None => assert!(check.first_wrong.is_none()),
     }
-    for unsummed in [Unsummed::Cut, Unsummed::Keep] {
-        let _ = open(&damaged, &sums, unsummed);
+    for unchecked in [UncheckedSegments::Cut, UncheckedSegments::Keep] {
+        let _ = open(&damaged, &sums, unchecked);
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, TdmsTime, TdmsType, Text, Values,
-    Version, Writer, WriterOptions, index_of, lengthen_segment,
+    Arrangement, ChannelAmount, ChannelId, ObjectPath, PropertyValue, TdmsTime, TdmsType, Text,
+    Values, Version, Writer, WriterOptions, index_of, lengthen_segment,
 };
 use trunkline_types::Timestamp;
 
@@ -182,16 +182,16 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
             for (((.., values), data_type), count) in more.iter_mut().zip(&types).zip(&counts) {
                 *values = self::values(&mut chunks, *data_type, *count);
             }
-            let shares: Vec<_> = more
+            let amounts: Vec<_> = more
                 .iter()
-                .map(|(_, channel, values)| Share {
+                .map(|(_, channel, values)| ChannelAmount {
                     channel: *channel,
                     count: values.len() as u64,
                     bytes: 0,
                 })
                 .collect();
             let raw = raw_of(&more, &types, arrangement);
-            let added = sut.add_chunk(&shares, arrangement).unwrap();
+            let added = sut.add_chunk(&amounts, arrangement).unwrap();
             assert_eq!(added, raw.len() as u64);
             lengthen_segment(&mut bytes[from..], added);
             bytes.extend(raw);

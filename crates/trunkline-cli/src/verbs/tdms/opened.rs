@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsummed};
+use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, UncheckedSegments};
 
 use super::sums::sums_of;
 use crate::output::record::json;
@@ -56,9 +56,9 @@ pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
 pub(super) fn open_summed(
     path: &Path,
     sums: &Path,
-    unsummed: Unsummed,
+    unchecked: UncheckedSegments,
 ) -> Result<(TdmsFile<File>, u64), Problem> {
-    let opened = TdmsFile::open_summed(source(path)?, &source(sums)?, unsummed, salvaging());
+    let opened = TdmsFile::open_summed(source(path)?, &source(sums)?, unchecked, salvaging());
     opened
         .map(|summed| (summed.file, summed.values_left_out))
         .map_err(|error| unopened(path, &error))
@@ -195,11 +195,11 @@ fn is_index(file: &TdmsFile<File>) -> bool {
 pub(super) fn advice(fault: &Fault) -> &'static str {
     match fault {
         Fault::Empty => "it has no data to read or repair",
-        Fault::TornLeadIn { .. }
-        | Fault::TornMetadata { .. }
+        Fault::TruncatedLeadIn { .. }
+        | Fault::TruncatedMetadata { .. }
         | Fault::NotClosed
         | Fault::Unwritten { .. }
-        | Fault::TornData { .. }
+        | Fault::TruncatedData { .. }
         | Fault::Garbage { .. } => "`trunkline tdms repair` removes the incomplete part",
         Fault::UnknownVersion { .. }
         | Fault::VersionChange { .. }
@@ -208,7 +208,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::UnannouncedData
         | Fault::DuplicatePath { .. }
         | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` rewrites it",
-        Fault::OwnerlessData { .. }
+        Fault::UnassignedData { .. }
         | Fault::UnreadableType { .. }
         | Fault::UnequalRows
         | Fault::InterleavedStrings

@@ -5,7 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, LEAD_IN_BYTES, ReadAt, Repair, RepairMode, TdmsFile, Unsummed};
+use trunkline_tdms::{
+    Fault, LEAD_IN_BYTES, ReadAt, Repair, RepairMode, TdmsFile, UncheckedSegments,
+};
 
 use super::events::{Cut, Repaired, TdmsEvent};
 use super::opened::{
@@ -144,9 +146,9 @@ struct Opened {
 
 fn open(args: &Args) -> Result<Opened, Problem> {
     let path = args.file.as_path();
-    let unsummed = match args.unsummed {
-        EndWithoutSums::Cut => Unsummed::Cut,
-        EndWithoutSums::Keep => Unsummed::Keep,
+    let unchecked = match args.unsummed {
+        EndWithoutSums::Cut => UncheckedSegments::Cut,
+        EndWithoutSums::Keep => UncheckedSegments::Keep,
     };
     let file = open_alone(path)?;
     let compared = compare(path, &file)?;
@@ -154,9 +156,9 @@ fn open(args: &Args) -> Result<Opened, Problem> {
     let length = length.map_err(|error| failed(path, "cannot be read", &error))?;
     let cut = compared
         .as_ref()
-        .filter(|compared| compared.cut(unsummed, length).is_some());
+        .filter(|compared| compared.cut(unchecked, length).is_some());
     let (file, values_left_out) = match cut {
-        Some(compared) => open_summed(path, &compared.path, unsummed)?,
+        Some(compared) => open_summed(path, &compared.path, unchecked)?,
         None => (file, 0),
     };
     Ok(Opened {

@@ -4,7 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, Finding, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Unsummed};
+use trunkline_tdms::{
+    Fault, Finding, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, UncheckedSegments,
+};
 
 use super::opened::{escaped_path, source};
 use crate::{CliError, Context, Exit, Problem};
@@ -85,23 +87,23 @@ impl Compared {
     /// Returns the length to cut the file to, so that its checksums confirm all of it. Returns `None`
     /// if there is nothing to cut, or if the cut would remove data that they confirm: a wrong segment
     /// in the middle stays, because intact segments follow it.
-    pub(super) fn cut(&self, unsummed: Unsummed, length: u64) -> Option<u64> {
+    pub(super) fn cut(&self, unchecked: UncheckedSegments, length: u64) -> Option<u64> {
         let check = &self.check;
         if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
             return None;
         }
-        let end = match unsummed {
-            Unsummed::Cut => check.good_to,
-            Unsummed::Keep => check.first_wrong?,
+        let end = match unchecked {
+            UncheckedSegments::Cut => check.good_to,
+            UncheckedSegments::Keep => check.first_wrong?,
         };
         let behind = check.findings.iter().filter(|one| one.position >= end);
         // Check that the part after the cut consists only of bytes that no checksum confirms.
         let bad: u64 = behind
             .map(|one| match one.fault {
                 Fault::WrongSum { bytes } => bytes,
-                Fault::NoSum { bytes } => match unsummed {
-                    Unsummed::Cut => bytes,
-                    Unsummed::Keep => 0,
+                Fault::NoSum { bytes } => match unchecked {
+                    UncheckedSegments::Cut => bytes,
+                    UncheckedSegments::Keep => 0,
                 },
                 Fault::SummedBeyondEnd { .. } => length.saturating_sub(one.position),
                 _ => 0,

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use trunkline_tdms::{Arrangement, Share, TdmsType, Writer, WriterOptions};
+use trunkline_tdms::{Arrangement, ChannelAmount, TdmsType, Writer, WriterOptions};
 
 use super::Files;
 use crate::rig::{Output, command, exit_code, finish};
@@ -23,14 +23,14 @@ fn within(kib: u64, arguments: &[&str]) -> Output {
 /// A sparse file of zeros: two channels of this number of rows, in one segment.
 fn sparse(files: &Files, name: &str, rows: u64) -> (String, File) {
     let mut writer = Writer::new(WriterOptions::default());
-    let shares = ["a", "b"].map(|name| Share {
+    let amounts = ["a", "b"].map(|name| ChannelAmount {
         channel: writer.channel("g", name, TdmsType::I64).unwrap(),
         count: rows,
         bytes: 0,
     });
     let mut header = Vec::new();
     writer
-        .header(&shares, Arrangement::Contiguous, &mut header)
+        .header(&amounts, Arrangement::Contiguous, &mut header)
         .unwrap();
     let path = files.put(name, &header);
     let file = OpenOptions::new().write(true).open(&path).unwrap();

@@ -90,10 +90,10 @@ fn unusable_checksums_are_reported_and_the_file_is_read() {
     stale[2 * SUMS_ENTRY_BYTES] ^= 1;
     for (sums, told) in [
         (foreign, "the checksums belong to another file"),
-        (Vec::new(), "are not checksums; nothing was compared"),
+        (Vec::new(), "is not valid; nothing was compared"),
         (
             b"not a file of checksums at all".to_vec(),
-            "are not checksums",
+            "(30 bytes) is not valid",
         ),
         (stale, "themselves damaged"),
         (good[..good.len() - 5].to_vec(), "ends within an entry"),

@@ -21,7 +21,7 @@ pub(crate) fn grouped(number: impl Display) -> String {
 }
 
 /// Formats a duration as written in a file.
-pub(crate) fn shown_duration(duration: Duration) -> String {
+pub(crate) fn format_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let units = [
         (86_400_000_000_000, "d"),
@@ -55,12 +55,12 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_shown_in_their_largest_whole_unit() {
-        assert_eq!(shown_duration(Duration::from_millis(1_500)), "1500ms");
-        assert_eq!(shown_duration(Duration::from_secs(7_200)), "2h");
-        assert_eq!(shown_duration(Duration::from_secs(86_400)), "1d");
-        assert_eq!(shown_duration(Duration::from_secs(90_000)), "25h");
-        assert_eq!(shown_duration(Duration::ZERO), "0");
-        assert_eq!(shown_duration(Duration::from_nanos(1)), "1ns");
+    fn durations_are_formatted_in_their_largest_whole_unit() {
+        assert_eq!(format_duration(Duration::from_millis(1_500)), "1500ms");
+        assert_eq!(format_duration(Duration::from_secs(7_200)), "2h");
+        assert_eq!(format_duration(Duration::from_secs(86_400)), "1d");
+        assert_eq!(format_duration(Duration::from_secs(90_000)), "25h");
+        assert_eq!(format_duration(Duration::ZERO), "0");
+        assert_eq!(format_duration(Duration::from_nanos(1)), "1ns");
     }
 }

@@ -1,21 +1,21 @@
 //! Texts whose placeholders are filled in for every variable.
 
 use crate::fields::Values;
-use crate::node::{Node, Tree};
+use crate::node::{Node, NodeKind};
 use crate::placeholder::{Env, TextTemplate};
 use crate::report::Report;
 use crate::source::Place;
 
 /// A text with placeholders, and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Filling {
+pub(super) struct TemplatedText {
     template: TextTemplate,
     pub place: Place,
 }
 
-impl Filling {
+impl TemplatedText {
     pub fn read(key: &str, node: &Node, report: &mut Report) -> Option<Self> {
-        let Tree::Text(text) = &node.tree else {
+        let NodeKind::Text(text) = &node.kind else {
             return Values::plain(report).wrong_form(key, node, "text in quotes");
         };
         let template = report.ok_or_report(node.place, text, TextTemplate::parse(text))?;
