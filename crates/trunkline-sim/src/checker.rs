@@ -56,7 +56,7 @@ pub enum Fate {
     Unknown,
 }
 
-/// An update as the witness has seen it.
+/// An update as seen by the witness.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Number of the write that made it; 0: no write.
@@ -129,8 +129,8 @@ pub struct Checker {
     epochs: Vec<u64>,
     /// Repairs that are accepted.
     pub repairs: Repairs,
-    /// The witness sees only the last update of each turn; earlier ones are known from the answers
-    /// to their writers.
+    /// The witness sees only the last update of each turn. Earlier ones are known only from the answers to
+    /// their writers.
     pub is_plain: bool,
     writes: Vec<Written>,
     /// All writes before this index have ended.
@@ -490,7 +490,7 @@ pub fn number_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns true if the engine itself made the update from one that was written.
+/// Returns true if the engine itself made the update, from an earlier written one.
 pub fn is_engines(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

@@ -68,7 +68,7 @@ pub struct SubscriptionPlan {
 pub struct ProgramPlan {
     /// Subscriptions of the program.
     pub subscriptions: Vec<SubscriptionPlan>,
-    /// Time from the arrival of news until the program takes it.
+    /// Time from the arrival of events until the program takes them.
     pub take_after: Duration,
     /// Largest number of events taken from one subscription at a time.
     pub take_max: usize,
@@ -99,7 +99,7 @@ pub enum Repairs {
     Records,
 }
 
-/// Everything that a seed decides in advance.
+/// Everything that a seed determines in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
