@@ -40,7 +40,7 @@ pub struct Totals {
     pub connections: u64,
 }
 
-/// The engine's answer to the question if the condition of an alarm is met.
+/// Returns whether the engine considers the condition of an alarm met.
 pub type Says<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
 
 /// Reads the variables that alarms refer to.

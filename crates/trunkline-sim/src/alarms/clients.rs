@@ -26,7 +26,7 @@ pub struct Client {
     /// The request for a page of the journal, and the newest entry announced when it was made.
     page: Option<(RequestId<AlarmJournal>, u64)>,
     list: Option<(RequestId<Alarms>, Listed)>,
-    /// The session in which the list was last asked for.
+    /// The session in which the list was last requested.
     listed_in: u64,
     /// Number of the next entry of the journal to read, and of the newest entry announced.
     pub next: u64,
