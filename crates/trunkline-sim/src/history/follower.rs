@@ -22,8 +22,8 @@ pub struct Follower {
     page: Option<RequestId<History>>,
     /// The received updates, by epoch and sequence.
     seen: BTreeSet<(u64, u64)>,
-    /// Each epoch of which it has a reading: whether one reports an unknown loss before it, and the latest
-    /// time. Readings come in the order of their times, so that need not be the first update.
+    /// By epoch: whether a reading reports an unknown loss before it, and the latest time. Readings come in
+    /// the order of their times, so the reading with the loss need not be the epoch's first update.
     epochs: BTreeMap<u64, (bool, Timestamp)>,
 }
 
@@ -77,7 +77,7 @@ impl Follower {
                     }
                     return;
                 }
-                // The page is read when the connection is up again.
+                // The page is requested again when the connection is up.
                 if let Some(page) = self.page.take() {
                     core.forget(page);
                 }
@@ -148,7 +148,7 @@ impl Follower {
             .iter()
             .filter(|(place, _)| is_missing(place));
         let mut untold = missing.filter(|(place, line)| {
-            // The loss precedes the first reading of the time after that start.
+            // The loss must be reported by the first epoch with a reading from after the end of that start.
             let end = checker.begun.get(&(place.0 + 1));
             let later = || self.epochs.range(place.0 + 1..);
             let is_after = |(_, (_, latest)): &(&u64, &(bool, Timestamp))| Some(latest) >= end;

@@ -61,7 +61,7 @@ impl SeriesEvents {
             *found.entry((series, is_added)).or_default() += 1;
         }
         let events: BTreeSet<_> = found.keys().chain(self.durable.keys()).cloned().collect();
-        // Rows of these are removed after some time, and their events with them.
+        // Rows of these variables expire, and their events with them.
         let is_kept = |event: &&(Series, bool)| !event.0.0.contains("short");
         for event in events.iter().filter(is_kept) {
             let count = |counts: &Counts| counts.get(event).copied().unwrap_or(0);

@@ -341,8 +341,8 @@ impl HistoryWorld {
         self.checker.updated(line);
     }
 
-    /// Runs a turn of the recorder. `room` limits the bytes that the log may grow by. Returns true if
-    /// something was recorded and more waits.
+    /// Runs a turn of the recorder. `room` limits the bytes that the log may grow by. Returns true if the
+    /// turn succeeded and more waits.
     fn commit(&mut self, room: Option<u64>) -> bool {
         let moment = self.moment();
         let length = log_length(&match room {
@@ -546,7 +546,7 @@ impl HistoryWorld {
                     follower.remote.silence(until);
                 }
             }
-            // It comes last.
+            // Damage comes last, after all other faults.
             Fault::Damage => {}
         }
     }

@@ -107,7 +107,7 @@ impl Ctx {
             .push(format!("{name}: {}", line()));
     }
 
-    /// Returns the time at which the program wants to continue on its own.
+    /// Returns the time at which the program continues without a wake-up.
     pub fn wake_at(&self) -> Option<Tick> {
         self.wake_at.get()
     }
