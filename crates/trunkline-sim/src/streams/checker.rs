@@ -6,10 +6,10 @@
 //! - I4: buffers hold no more than their capacity.
 //! - I5: after the heal everything arrives, and every end learns the outcome of its stream.
 //! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are
-//! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are
 //!   right.
 //! - I7: a directory keeps a bounded number of bytes for a peer, whatever the peer requests and
 //!   whether or not it reads.
+//! - I8: an end admits no connection in its peer's name without the secret of the pair.
 
 mod reading;
 mod writing;
