@@ -64,7 +64,7 @@ fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
     }
     assert!(!sut.wants_input());
     assert!(taken < 1 << 20, "{taken} bytes were read");
-    // The peer sends nothing more either.
+    // From now on the peer sends nothing either.
     for _ in 0..10 {
         let due = sut.poll_timeout().unwrap();
         sut.handle_timeout(due, WALL);
@@ -87,7 +87,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
         }
         out.clear();
         sut.poll_output(Tick::ZERO, WALL, 1000, &mut out);
-        // In an answer without endpoints, only the header has the byte of the frame kind, once.
+        // In an answer without endpoints, the byte of the frame kind occurs only once, in the header.
         answers += out
             .iter()
             .filter(|byte| **byte == FrameKind::StreamEndpoints.number())

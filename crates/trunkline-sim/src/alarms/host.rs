@@ -418,7 +418,7 @@ impl Running {
         sink.0
     }
 
-    /// Returns the engine's answer to the question if the condition of an alarm is met.
+    /// Returns whether the engine considers the condition of an alarm met.
     pub fn says(&self, name: &str, alarm: &str) -> Option<bool> {
         let caller = Caller::engine();
         let variable = self

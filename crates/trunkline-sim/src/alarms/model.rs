@@ -231,7 +231,7 @@ impl Model {
         !told.is_empty() || after.delay.is_some() != self.delay.is_some()
     }
 
-    /// Takes a value of the variable. `says` is the engine's answer to the question if the condition is met,
+    /// Takes a value of the variable. `says` reports whether the engine considers the condition met, and is
     /// used for a rate of change at the edge of its time.
     pub fn measure(
         &mut self,
