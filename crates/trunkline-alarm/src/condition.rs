@@ -50,8 +50,8 @@ impl Input {
 pub struct Condition {
     test: Test,
     is_met: bool,
-    /// True after a restart until a sample arrives. The memory of a rate is lost by the restart, which does
-    /// not change the condition.
+    /// True after a restart until a sample arrives. The restart loses the memory of a rate, but the condition
+    /// stays as it was.
     is_restored: bool,
 }
 
@@ -271,7 +271,7 @@ impl Condition {
     }
 }
 
-/// Compares the value with an operand. Returns no result if one of them is unknown.
+/// Compares the value with an operand. Returns `None` if either is unknown.
 fn compare(
     number: Option<f64>,
     operand: Option<f64>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! AlarmDefinition   what raises an alarm, and how it is handled      trunkline-types
-//! Condition         decides if a sample meets the condition           condition
+//! Condition         decides if a sample meets the condition          condition
 //! Machine           states as in ISA-18.2                            state
 //! Alarm             a condition with its delays and its state        alarm
 //! Report            rates, floods and worst alarms of a period       report

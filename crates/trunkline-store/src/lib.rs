@@ -2,9 +2,9 @@
 //! deployed libraries, the newest values of retained variables, the audit, and the states of alarms with
 //! their journal.
 //!
-//! Every call is one transaction, which is on the disk when the call returns (write-ahead log, `synchronous =
-//! FULL`). If the program is killed or power is lost at any point, the store opens in the state before or
-//! after the call. Only one engine can open it at a time.
+//! Every call is one transaction, which is on the disk when the call returns (write-ahead log,
+//! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens in the
+//! state before or after the call. Only one engine can open it at a time.
 //!
 //! ```text
 //! start      count | engine_id                              one row
