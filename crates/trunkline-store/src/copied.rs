@@ -16,7 +16,7 @@ use crate::error::Error;
 pub struct StoreContents {
     /// Identity of the store, which its copies share; `None` if it was damaged.
     pub engine_id: Option<[u8; 16]>,
-    /// Rows that were damaged already.
+    /// Rows that were already damaged.
     pub damage: Vec<Damage>,
 }
 

@@ -95,11 +95,11 @@ pub(super) struct Arg {
 pub(super) enum Answer {
     /// It answered: its help, and the schema of its output.
     Help(Help, String),
-    /// There is none, and none was required.
+    /// There is no binary, and none was required.
     NoBinary(String),
 }
 
-/// Asks the binary, when there is one.
+/// Asks the binary for its description, if there is a binary.
 pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
     let binary = match &options.binary {
         Some(path) => path.clone(),
@@ -168,7 +168,7 @@ pub(super) fn parse(json: &[u8]) -> Result<Help, String> {
     }
 }
 
-/// The page as a whole.
+/// Returns the whole page.
 pub(super) fn write(help: &Help) -> String {
     let mut page = "\
 # Command line
@@ -211,7 +211,7 @@ fn write_command(page: &mut String, heading: &str, name: &str, command: &Command
     }
 }
 
-/// The tables of the keys of a configuration file.
+/// Returns the tables of the keys of a configuration file.
 pub(super) fn write_configuration(help: &Help) -> String {
     let mut text = String::new();
     for section in &help.configuration {
