@@ -9,8 +9,8 @@
 //! - [`picture`]: the picture in README, made by running commands.
 //! - [`mutants`]: the tree with the bugs that the simulator must find.
 //!
-//! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links
-//! and headings, [`finding`] is what a rule reports.
+//! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links and
+//! headings, [`finding`] holds what a rule reports.
 #![forbid(unsafe_code)]
 // A command-line tool writes to standard output and standard error.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

@@ -95,7 +95,6 @@ impl Tree {
         tree
     }
 
-    /// The root of the tree.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -27,7 +27,6 @@ pub type Writer = u32;
 pub struct Written {
     /// Number of the variable.
     pub variable: u32,
-    /// The writer.
     pub by: Writer,
     /// Position at which the writer expected the variable.
     pub expected: Option<Position>,
@@ -35,7 +34,6 @@ pub struct Written {
     pub group: Option<u32>,
     /// The write is not part of a batch, so its writer learns its outcome as soon as it is known.
     pub alone: bool,
-    /// Outcome of the write.
     pub fate: Fate,
     /// Session in which it was answered.
     pub session: u64,
@@ -63,7 +61,6 @@ pub struct Seen {
     pub write: u64,
     /// Engine timestamp.
     pub engine_timestamp: Timestamp,
-    /// Its quality.
     pub quality: Quality,
     /// Time of the commit.
     pub at: Tick,
@@ -165,7 +162,7 @@ impl Checker {
         self.epochs.iter().position(|one| *one == epoch)
     }
 
-    /// Records a write that is about to be made, and returns its number, which is its content.
+    /// Records a write before it is made. Returns its number, which is also its content.
     pub fn begin(&mut self, variable: u32, by: Writer, expected: Option<Position>) -> u64 {
         self.totals.writes += 1;
         self.writes.push(Written {

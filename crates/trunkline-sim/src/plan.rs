@@ -102,7 +102,6 @@ pub enum Repairs {
 /// Everything that a seed determines in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed.
     pub seed: u64,
     /// Variables of the permanent library.
     pub variables: Vec<VariablePlan>,
@@ -110,7 +109,6 @@ pub struct Plan {
     pub transient: Option<TransientPlan>,
     /// A hostile peer that leaves its requests unfinished; `None`: none.
     pub hostile: Option<HostilePlan>,
-    /// The client programs.
     pub programs: Vec<ProgramPlan>,
     /// Properties of a connection without faults.
     pub way: Way,

@@ -72,7 +72,6 @@ pub struct Program {
 /// The machine on which a client runs.
 #[derive(Debug)]
 pub struct ProgramHost {
-    /// The plan of the program.
     pub plan: ProgramPlan,
     /// The process, while it runs.
     pub running: Option<Program>,

@@ -65,7 +65,6 @@ impl TransientPlan {
 /// A deployed library, and the handles of its variables.
 #[derive(Debug)]
 pub struct Transient {
-    /// Name of the library.
     pub library: String,
     /// Handles, by variable number.
     pub handles: BTreeMap<u32, u32>,

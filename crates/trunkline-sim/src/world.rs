@@ -85,11 +85,8 @@ pub struct Ways {
 /// One run.
 #[derive(Debug)]
 pub struct World {
-    /// The plan of the run.
     pub plan: Plan,
-    /// The current time.
     pub now: Tick,
-    /// The trace of the run.
     pub trace: Trace,
     /// The checker of the guarantees.
     pub checker: Checker,

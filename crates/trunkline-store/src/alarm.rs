@@ -273,7 +273,7 @@ fn entry(row: &Row<'_>) -> Result<AlarmEntry, Error> {
     })
 }
 
-/// Reads the columns of [`RECORD`], the first of which is `at`.
+/// Reads the columns of [`RECORD`], starting at column `at`.
 fn record(row: &Row<'_>, at: usize) -> Result<AlarmRecord, Error> {
     Ok(AlarmRecord {
         state: state(row, at)?,

@@ -22,7 +22,7 @@
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
-//!   `alarm`: states of alarms and the entries of their journal; `log`: what both logs share.
+//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of both logs.
 //! - `copied`: files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.
 

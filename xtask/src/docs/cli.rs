@@ -33,9 +33,8 @@ pub(super) struct Help {
 /// A section of a configuration file.
 #[derive(Debug, Deserialize)]
 pub(super) struct Section {
-    /// How it is written, such as `[engine]`.
+    /// The section as written, such as `[engine]`.
     pub section: String,
-    /// Its keys.
     pub keys: Vec<Key>,
 }
 
@@ -50,10 +49,9 @@ pub(super) struct Key {
     pub meaning: String,
 }
 
-/// One command.
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
-    /// As it is typed, after the name of its parent command.
+    /// The name as typed, after the name of its parent command.
     pub name: String,
     /// Its description, one sentence or more.
     pub about: String,
@@ -65,7 +63,6 @@ pub(super) struct Command {
     /// Codes it may end with.
     #[serde(default)]
     pub exit_codes: Vec<u8>,
-    /// Its subcommands.
     #[serde(default)]
     pub commands: Vec<Command>,
 }

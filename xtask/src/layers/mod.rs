@@ -1,5 +1,5 @@
-//! `cargo xtask layers`: the edges between crates are those of the table, and no others; within a
-//! crate, imports go from higher rooms to lower ones.
+//! `cargo xtask layers`: checks that the edges between crates are exactly those of the table, and that
+//! imports within a crate go from higher rooms to lower ones.
 
 pub(crate) mod rooms;
 mod table;

@@ -42,7 +42,6 @@ pub(crate) enum May {
 pub(crate) struct Row {
     /// Name of the package.
     pub name: &'static str,
-    /// Its layer.
     pub layer: Layer,
     pub may: May,
     /// Its rule for unsafe code.

@@ -1,4 +1,4 @@
-//! The items that crates may not use if they have no threads, clocks and sockets.
+//! The items that crates without threads, clocks and sockets may not use.
 //!
 //! Their locks, atomics and threads come from one `sync` module per crate (the standard library, or loom, or
 //! shuttle), so that a test can replace them. Time and bytes are arguments. The rules search each line for

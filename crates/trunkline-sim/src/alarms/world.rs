@@ -30,10 +30,10 @@ const WALL: i64 = 1_790_000_000_000_000_000;
 /// Number of polls at one instant after which the engine counts as stuck.
 const LOOKS_MAX: usize = 10_000;
 /// Time after the last fault within which the clients must have everything: it includes the detection of a
-/// dead connection and some dials. In that time their programs have turns at the second interval.
+/// dead connection and some dials. `PROMPT` is the time between two turns of their programs in that phase.
 const SETTLED: Duration = Duration::from_secs(25);
 const PROMPT: Duration = Duration::from_millis(100);
-/// Users who act on alarms.
+/// The users who operate alarms.
 const OPERATORS: [u32; 2] = [1, 2];
 
 #[derive(Debug)]

@@ -40,7 +40,6 @@ pub struct Took<'a> {
     pub variable: u32,
     /// Contract of the subscription.
     pub contract: Contract,
-    /// The reading.
     pub reading: &'a Reading,
     /// All variables of the subscription.
     pub variables: &'a [u32],

@@ -74,7 +74,7 @@ impl Conn {
         }
     }
 
-    /// Sends from an end as much as there is room for, and returns the number of bytes.
+    /// Sends as much from an end as there is room for. Returns the number of bytes.
     pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
         let count = bytes.len().min(self.directions[end].room());
         let bytes = &bytes[..count];
