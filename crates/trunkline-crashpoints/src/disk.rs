@@ -170,7 +170,7 @@ impl Image {
         Self(files)
     }
 
-    /// Replaces the content of `folder` by these files.
+    /// Replaces the content of `folder` with these files.
     pub fn write_to(&self, folder: &Path) {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir(folder).expect("there is room");

@@ -2,9 +2,9 @@
 //!
 //! The test program starts itself again as a child, which works in a folder and reports each of its steps by
 //! calling [`done`]. The child is traced: before every system call that changes or syncs a file, the folder
-//! is copied as a [`Disk`]. It gives the files that a kill would leave, and those that a loss of power might
-//! leave: without any unsynced data, or with some of it, sector by sector. The test then opens these copies
-//! and compares them with the work that was done.
+//! is copied as a [`Disk`]. The copy has the files that a kill would leave, and those that a loss of power
+//! might leave: without any unsynced data, or with some of it, sector by sector. The test then opens these
+//! copies and compares them with the work that was done.
 //!
 //! A process that traces another must have one thread, so such a test has no harness.
 #![forbid(unsafe_code)]

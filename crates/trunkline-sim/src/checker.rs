@@ -487,7 +487,7 @@ pub fn number_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns true if the engine itself made the update, from an earlier written one.
+/// Returns true if the engine itself made the update, from one that was written earlier.
 pub fn is_engines(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

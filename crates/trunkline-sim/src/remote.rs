@@ -312,7 +312,7 @@ impl Remote {
         (self.way.silent_until, self.engine_paused_until) = (Tick::ZERO, Tick::ZERO);
     }
 
-    /// Ends all lines, because the engine's process has ended.
+    /// Closes the engine's end of all lines, because its process has ended.
     pub fn engine_ended(&mut self, now: Tick) {
         self.engine_paused_until = Tick::ZERO;
         let end = self.some_end();

@@ -10,8 +10,8 @@ use trunkline_types::planted::{Bug, plant};
 use crate::run::run;
 use crate::run::{Outcome, Scenario};
 
-/// Number of figures before the counts and faults of a run: 1 for a violation, its length in ns, and its
-/// number of events.
+/// Number of figures before the counts and faults of a run: whether it has a violation (1 or 0), its length
+/// in ns, and its number of events.
 const OWN: usize = 3;
 
 /// The figures of one run. The counts are in the order of [`Scenario::counts`], the faults in that of

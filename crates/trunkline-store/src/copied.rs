@@ -23,7 +23,7 @@ pub struct StoreContents {
 /// Checks a copy of a store and its write-ahead log, and merges them into one file.
 ///
 /// # Errors
-/// The copy is not a store, is damaged as a whole, or has a newer version.
+/// The copy is not a store, is damaged as a whole, or is of a newer version.
 pub fn settle(path: &Path) -> Result<StoreContents, StoreError> {
     try_settle(path).map_err(|error| error.of(path))
 }

@@ -207,7 +207,7 @@ fn begins_item(before: &[Token]) -> bool {
     }
 }
 
-/// Returns the name of the type, if the `impl` is without a trait.
+/// Returns the name of the type of an inherent `impl`; `None` if the `impl` is of a trait.
 fn inherent_type(header: &[Token]) -> Option<String> {
     let mut name = None;
     for (_, kind) in outside_angles(header) {
