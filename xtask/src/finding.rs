@@ -47,7 +47,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The end of a command: its summary if there is no finding, and its findings.
+/// The result of a command: its summary if there is no finding, and its findings.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Lines for standard output.
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Prints the outcome and turns it into the exit code: 0, or 1 when anything was found.
+    /// Prints the outcome, and returns the exit code: 0, or 1 if there are findings.
     pub(crate) fn report(mut self) -> ExitCode {
         for note in &self.notes {
             println!("{note}");

@@ -2,17 +2,17 @@
 //!
 //! # Layout
 //!
-//! - [`layers`]: which crate and which room may depend on which, and where unsafe code may be.
-//! - [`tidy`]: links, manifests, and crates that may not reach for threads and clocks.
-//! - [`behaviours`]: which behaviour of the specification is checked by which test.
-//! - [`docs`]: reference pages made from the program, and facts the texts repeat.
-//! - [`picture`]: the picture of README, made by running commands.
-//! - [`mutants`]: the tree with the bugs that the simulator has to find.
+//! - [`layers`]: permitted dependencies between crates and between rooms, and permitted unsafe code.
+//! - [`tidy`]: links, manifests, and crates that may not use threads and clocks.
+//! - [`behaviours`]: which tests check which behaviours of the specification.
+//! - [`docs`]: reference pages generated from the program, and facts that the texts repeat.
+//! - [`picture`]: the picture in README, made by running commands.
+//! - [`mutants`]: the tree with the bugs that the simulator must find.
 //!
-//! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links
-//! and headings, [`finding`] is what a rule reports.
+//! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links and
+//! headings, [`finding`] holds what a rule reports.
 #![forbid(unsafe_code)]
-// A command-line tool speaks on standard output and standard error.
+// A command-line tool writes to standard output and standard error.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod behaviours;

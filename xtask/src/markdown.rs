@@ -75,7 +75,7 @@ impl Page {
     }
 }
 
-/// The anchor of a heading: lower case, spaces as hyphens, punctuation left out.
+/// Returns the anchor of a heading: lower case, spaces as hyphens, punctuation left out.
 fn anchor_of(title: &str) -> String {
     title
         .trim()
@@ -90,7 +90,7 @@ fn anchor_of(title: &str) -> String {
         .collect()
 }
 
-/// The path that a relative link names, relative to its page; `None` if it leaves the tree.
+/// Returns the path of a relative link, relative to the root; `None` if it leaves the tree.
 pub(crate) fn resolve(page: &str, target: &str) -> Option<String> {
     let mut segments: Vec<&str> = page.split('/').collect();
     segments.pop();

@@ -1,8 +1,8 @@
 //! Bugs that are planted on purpose, for the simulator to find: a series of patches for the source.
 //!
-//! The tree with all of them is made in `target/mutants/tree`; a bug is active in a thread that has
-//! chosen it, so one build serves all. Only files whose bytes changed are written there, so that
-//! cargo builds little the next time.
+//! `target/mutants/tree` is the tree with all patches applied. A thread chooses the bug that is active in it,
+//! so one build serves all bugs. Only files whose content changed are rewritten there, so that cargo rebuilds
+//! little.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::finding::Outcome;
 const FOLDER: &str = "crates/trunkline-sim/mutants";
 /// The place of that module in the tree with the bugs.
 const MODULE: &str = "crates/trunkline-types/src/planted.rs";
-/// Most lines of context in a patch. A saved patch has as few as make its places unambiguous.
+/// Largest number of context lines in a patch. A saved patch has as few as make its positions unambiguous.
 const CONTEXT_MAX: usize = 5;
 
 pub(crate) fn run(root: &Path, options: &[String]) -> Result<Outcome, String> {
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, options: &[String]) -> Result<Outcome, String> {
 
 struct Mutants {
     root: PathBuf,
-    /// The folder under `target` in which all of this happens.
+    /// The working folder, under `target`.
     work: PathBuf,
     /// Names of the patches, in order.
     series: Vec<String>,
@@ -55,7 +55,7 @@ impl Mutants {
         self.root.join(FOLDER).join(format!("{name}.patch"))
     }
 
-    /// Makes `target/mutants/tree`.
+    /// Creates `target/mutants/tree`.
     fn make_tree(&self) -> Result<String, String> {
         let patched = self.patched("patched", &self.series)?;
         let tree = self.work.join("tree");
@@ -77,8 +77,8 @@ impl Mutants {
         ))
     }
 
-    /// Applies the patches of the series before `name` in `target/mutants/before`, and in
-    /// `target/mutants/edit` also this one as far as it fits.
+    /// Creates `target/mutants/before` with the patches of the series before `name`, and
+    /// `target/mutants/edit` with this patch too, as far as it applies.
     fn edit(&self, name: &str) -> Result<String, String> {
         let earlier = self.earlier(name);
         self.patched("before", earlier)?;
@@ -99,8 +99,8 @@ impl Mutants {
         ))
     }
 
-    /// Writes the difference between `target/mutants/before` and `edit` as a patch. Keeps the
-    /// sentence above the old patch, and adds a new name at the end of the series.
+    /// Writes the difference between `target/mutants/before` and `edit` as a patch. Keeps the sentence above
+    /// the old patch, and appends a new name to the series.
     fn save(&self, name: &str) -> Result<String, String> {
         let mut diff = String::new();
         for context in 1..=CONTEXT_MAX {
@@ -154,7 +154,7 @@ impl Mutants {
     fn apply(&self, name: &str, to: &Path, options: &[&str]) -> Result<Output, String> {
         let patch = self.patch(name);
         let mut git = Command::new("git");
-        // In a folder that belongs to no repository, or git would leave ignored files alone.
+        // Git must find no repository here, or it would skip ignored files.
         git.env("GIT_CEILING_DIRECTORIES", &self.work)
             .current_dir(to)
             .arg("apply")
@@ -177,7 +177,7 @@ impl Mutants {
         });
         let lines = lines.map(|line| {
             let line = line.replacen("--- before/", "--- a/", 1);
-            // The name of the function is not needed, and changes with each edit.
+            // The name of the function is unnecessary, and changes with each edit.
             let line = match line
                 .strip_prefix("@@ ")
                 .and_then(|rest| rest.split_once(" @@"))
@@ -190,7 +190,7 @@ impl Mutants {
         Ok(lines.collect())
     }
 
-    /// The files of the tree that git tracks, or would.
+    /// Returns the files that git tracks or would track.
     fn files(&self) -> Result<Vec<PathBuf>, String> {
         let mut git = Command::new("git");
         git.current_dir(&self.root).args([
@@ -212,7 +212,7 @@ impl Mutants {
     }
 }
 
-/// Returns true if the lines that each part of a patch replaces are at one place of their file only.
+/// Returns true if the lines that each part of a patch replaces occur only once in their file.
 fn is_unambiguous(diff: &str, before: &Path) -> bool {
     let mut text = String::new();
     let mut part: Option<String> = None;

@@ -1,4 +1,4 @@
-//! The picture of README: a terminal in which commands run against the demo.
+//! The picture in README: a terminal in which commands run against the demo.
 //!
 //! The commands really run, each in a separate terminal that `script` provides, because
 //! `trunkline` uses colours only there. The picture is SVG, drawn by the crate `anstyle-svg`.
@@ -16,7 +16,7 @@ use crate::tree::Tree;
 /// The file written.
 const PICTURE: &str = "docs/pictures/first-look.svg";
 
-/// The commands, as a person types them.
+/// The commands, as a user types them.
 const COMMANDS: &[&str] = &[
     "trunkline get boiler/level boiler/levle host/cpu/total",
     "trunkline put boiler/setpoint 75",
@@ -72,7 +72,7 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The demo may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

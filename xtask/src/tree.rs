@@ -1,15 +1,15 @@
 //! The files of the repository, read once.
 //!
-//! What `.gitignore` names is left out, so a build or a fuzz corpus does not count as source. Four
-//! forms of pattern are understood, and any other is an error, so that the two never disagree:
-//! `/path/` (a folder from the root), `/path.ext` (a file from the root, which a command writes),
-//! `name/` (a folder anywhere), `*.ext` (files by ending).
+//! Files named in `.gitignore` are left out, so that a build or a fuzz corpus does not count as source. Four
+//! forms of pattern are permitted, and any other is an error, so that git and this module never disagree:
+//! `/path/` (a folder from the root), `/path.ext` (a file from the root, which a command writes), `name/` (a
+//! folder anywhere), `*.ext` (files by ending).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Endings of files that are read as text; a file without an ending is text when named below.
+/// Endings of files that are read as text. A file without an ending is text if it is named below.
 const TEXT_ENDINGS: [&str; 17] = [
     "c", "css", "h", "html", "js", "json", "md", "py", "rs", "sh", "svelte", "toml", "ts", "txt",
     "yaml", "yml", "pyi",
@@ -95,7 +95,6 @@ impl Tree {
         tree
     }
 
-    /// The root of the tree.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -151,8 +150,8 @@ pub(crate) fn is_test_file(path: &str) -> bool {
 
 /// The folder of the workspace: the parent of this crate's.
 ///
-/// `cargo run` tells the crate's folder at run time; what was compiled in may be that of another
-/// checkout that shares the target folder.
+/// `cargo run` passes the crate's folder at run time. The folder compiled in may be that of another checkout
+/// that shares the target folder.
 pub(crate) fn workspace_root() -> Result<PathBuf, String> {
     let at_run_time = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = at_run_time.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

@@ -48,8 +48,8 @@ impl Alarm {
         }
     }
 
-    /// Restores the state of an alarm after a restart. `left` is what remains of a delay that had
-    /// begun. The condition continues as it was, until a sample arrives.
+    /// Restores the state of an alarm after a restart. `left` is the remaining time of a delay that had
+    /// begun. The condition stays as it was until a sample arrives.
     pub fn restore(&mut self, machine: Machine, left: Option<Duration>, now: Tick) {
         self.machine = machine;
         self.condition
@@ -69,16 +69,16 @@ impl Alarm {
         &self.condition
     }
 
-    /// Takes a sample of the variable.
+    /// Evaluates a sample of the variable.
     pub fn update(&mut self, input: Input, now: Tick) -> Option<Change> {
         if !self.is_enabled {
             return None;
         }
-        // A delay that has passed counts, even if it was not polled before this sample.
+        // A delay that has passed counts, even if the alarm was not polled before this sample.
         let passed = self.follow(now);
         self.condition.update(input, now);
         match passed {
-            // What the sample changes besides comes with the next poll, after its own delay.
+            // Any further change caused by the sample comes with a later poll, after its own delay.
             Some(_) => {
                 self.begin_or_end_delay(now);
                 passed
@@ -94,8 +94,8 @@ impl Alarm {
         change.is_some() || after.changes_at.is_some() != self.changes_at.is_some()
     }
 
-    /// Sets the limit or the setpoint that is the value of another variable; `None` while it has no
-    /// good value. `input` is the newest sample of the alarm's own variable, if there is one.
+    /// Sets the value of the limit or setpoint if another variable gives it; `None` while that variable has
+    /// no good value. `input` is the newest sample of the alarm's own variable, if there is one.
     pub fn set_operand(
         &mut self,
         value: Option<f64>,
@@ -106,8 +106,8 @@ impl Alarm {
         self.update(input?, now)
     }
 
-    /// Suppresses the alarm, or ends that, if `value` of the suppressing variable says so. A value
-    /// that is neither a number nor a boolean changes nothing.
+    /// Suppresses the alarm or ends the suppression, according to the `value` of the suppressing variable. A
+    /// value that is neither a number nor a boolean changes nothing.
     pub fn set_suppressed(&mut self, value: &Value) -> Option<Change> {
         let is_suppressed = match value {
             Value::Bool(value) => *value,
@@ -117,14 +117,14 @@ impl Alarm {
             true => Event::Suppress,
             false => Event::Unsuppress,
         };
-        // These two are never refused.
+        // These two events are never refused.
         self.apply(event).ok().flatten()
     }
 
     /// Carries out an operator's action.
     ///
     /// # Errors
-    /// [`Refused`] if it does not apply to the alarm's state.
+    /// [`Refused`] if the action does not apply to the alarm's state.
     pub fn apply(&mut self, event: Event) -> Result<Option<Change>, Refused> {
         let before = self.machine;
         self.machine = before.after(event, self.rules)?;
@@ -154,7 +154,7 @@ impl Alarm {
         self.follow(now)
     }
 
-    /// What remains at `now` of a delay that has begun.
+    /// Returns the remaining time at `now` of a delay that has begun.
     pub fn delay_left(&self, now: Tick) -> Option<Duration> {
         self.changes_at.map(|at| at.since(now))
     }
@@ -180,7 +180,7 @@ impl Alarm {
             true => Event::Raise,
             false => Event::Clear,
         };
-        // These two are never refused.
+        // These two events are never refused.
         self.apply(event).ok().flatten()
     }
 

@@ -1,4 +1,4 @@
-//! Whether a sample meets the condition of an alarm.
+//! Decides whether a sample meets the condition of an alarm.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,16 +42,16 @@ impl Input {
     }
 }
 
-/// The condition of one alarm, with what it remembers of earlier samples.
+/// The condition of one alarm, with its memory of earlier samples.
 ///
-/// A value with bad quality, and NaN, say nothing about the process: they change only the conditions
-/// for bad quality and for age. So an alarm does not clear because its sensor failed.
+/// A value with bad quality, and NaN, do not describe the process: they affect only the conditions for bad
+/// quality and for age. An alarm therefore does not clear because its sensor failed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
     test: Test,
     is_met: bool,
-    /// True after a restart until a sample arrives: what a rate remembers is lost, which says
-    /// nothing about the condition.
+    /// True after a restart until a sample arrives. The restart loses the memory of a rate, but the condition
+    /// stays as it was.
     is_restored: bool,
 }
 
@@ -146,8 +146,8 @@ impl Condition {
         self.is_restored = true;
     }
 
-    /// Sets the limit or the setpoint that is the value of another variable; `None` while that
-    /// variable has no good value. The condition then keeps its state.
+    /// Sets the value of the limit or setpoint if another variable gives it; `None` while that variable has
+    /// no good value. The condition then keeps its state.
     pub fn set_operand(&mut self, value: Option<f64>) {
         match &mut self.test {
             Test::Above { limit, .. } | Test::Below { limit, .. } => *limit = value,
@@ -160,7 +160,7 @@ impl Condition {
         }
     }
 
-    /// The limit that is compared with, or the setpoint of a deviation.
+    /// Returns the limit, or the setpoint of a deviation.
     pub fn operand(&self) -> Option<f64> {
         match self.test {
             Test::Above { limit, .. } | Test::Below { limit, .. } => limit,
@@ -188,7 +188,7 @@ impl Condition {
                 (Some(limit), false) => (limit, f64::INFINITY),
                 (Some(limit), true) => (f64::NEG_INFINITY, limit + deadband),
             }),
-            // They depend only on the quality.
+            // These depend only on the quality.
             Test::BadQuality | Test::Stale => Some(ALL),
             Test::Deviation { .. } | Test::Rate { .. } | Test::Values(_) | Test::Bits { .. } => {
                 None
@@ -196,7 +196,7 @@ impl Condition {
         }
     }
 
-    /// Takes a sample, and returns whether the condition is met now.
+    /// Evaluates a sample, and returns true if the condition is now met.
     pub fn update(&mut self, input: Input, now: Tick) -> bool {
         let is_bad = input.quality.level() == Level::Bad;
         let (number, integer) = match is_bad {
@@ -262,7 +262,7 @@ impl Condition {
         }
     }
 
-    /// Returns whether the condition is met at `now`, without a new sample.
+    /// Returns true if the condition is met at `now`, without a new sample.
     pub fn poll(&mut self, now: Tick) -> bool {
         if let (Test::Rate { change, window }, false) = (&mut self.test, self.is_restored) {
             self.is_met = window.spread(now) > *change;
@@ -271,7 +271,7 @@ impl Condition {
     }
 }
 
-/// Compares the value with an operand, unless one of them is unknown.
+/// Compares the value with an operand. Returns `None` if either is unknown.
 fn compare(
     number: Option<f64>,
     operand: Option<f64>,
@@ -280,11 +280,11 @@ fn compare(
     Some(is_met(number?, operand?))
 }
 
-/// Number of parts into which the time of a rate of change is divided. A change is found if it took
-/// at most 63/64 of the time, and never if it took longer than the time.
+/// Number of parts into which the time of a rate of change is divided. A change is detected if it took at
+/// most 63/64 of the time, and never if it took longer than the time.
 const PARTS: u32 = 64;
 
-/// The smallest and largest values of the last `time`, in a bounded number of parts.
+/// The smallest and largest values within the last `time`, in a bounded number of parts.
 #[derive(Clone, PartialEq, Debug)]
 struct Window {
     time: Duration,
@@ -325,7 +325,7 @@ impl Window {
         }
     }
 
-    /// The last value before the window is not part of it: a value that stays is no change.
+    /// The last value before the window is not part of it, because a constant value is not a change.
     fn drop_old(&mut self, now: Tick) {
         while self
             .parts

@@ -1,15 +1,15 @@
-//! Alarms of variables: samples and times in, changes of state out.
+//! Alarms of variables: samples and times go in, changes of state come out.
 //!
 //! ```text
 //! AlarmDefinition   what raises an alarm, and how it is handled      trunkline-types
-//! Condition         is the alarm's condition met by this sample?     condition
+//! Condition         decides if a sample meets the condition          condition
 //! Machine           states as in ISA-18.2                            state
 //! Alarm             a condition with its delays and its state        alarm
-//! Report            rates, floods and worst alarms of a time         report
+//! Report            rates, floods and worst alarms of a period       report
 //! ```
 //!
-//! Nothing here reads a clock, starts a thread or waits: a caller passes the time with each sample,
-//! and calls [`Alarm::poll`] when [`Alarm::due`] says so.
+//! Nothing here reads a clock, starts a thread or waits. The caller passes the time with each sample, and
+//! calls [`Alarm::poll`] at the time that [`Alarm::due`] returns.
 #![forbid(unsafe_code)]
 
 pub mod alarm;

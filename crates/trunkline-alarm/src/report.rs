@@ -18,7 +18,7 @@ pub const CHATTER_TIME: Duration = Duration::from_secs(60);
 /// Number of the worst alarms that a report names.
 pub const WORST: usize = 10;
 
-/// The figures of a time.
+/// The figures of a span of time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report<K> {
     /// Number of alarms raised.
@@ -28,14 +28,14 @@ pub struct Report<K> {
     /// Alarms raised in the busiest ten minutes.
     pub peak: u64,
     pub floods: Vec<Flood>,
-    /// The alarms that chattered, with the largest number of times that each was raised within a
-    /// minute. The worst comes first.
+    /// The alarms that chattered, with the largest number of times that each was raised within a minute,
+    /// worst first.
     pub chattering: Vec<(K, u64)>,
-    /// The alarms raised most often, at most [`WORST`], with how often.
+    /// The alarms raised most often, at most [`WORST`], with the number of times.
     pub worst: Vec<(K, u64)>,
 }
 
-/// A time in which more alarms are raised than an operator can handle.
+/// A span of time in which more alarms are raised than an operator can handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flood {
     pub from: Timestamp,
@@ -44,8 +44,8 @@ pub struct Flood {
 }
 
 impl<K: Ord + Clone> Report<K> {
-    /// Computes the figures of the time from `from` until `until`. `raises` has the times at which
-    /// alarms were raised; those outside that time are left out.
+    /// Computes the figures from `from` until `until`. `raises` has the times at which alarms were raised;
+    /// those outside this span are ignored.
     pub fn of(
         raises: impl IntoIterator<Item = (Timestamp, K)>,
         from: Timestamp,
@@ -79,7 +79,7 @@ impl<K: Ord + Clone> Report<K> {
             list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         }
         worst.truncate(WORST);
-        // A shorter time than a period counts as one.
+        // A span shorter than a period counts as one period.
         let count = (span as f64 / nanos(PERIOD) as f64).max(1.0);
         Self {
             raised,

@@ -1,10 +1,9 @@
 //! The states of an alarm and the transitions between them, as in ISA-18.2-2016, section 5.
 //!
-//! A state has two parts. The first follows the process and the operator: is the alarm active, is it
-//! acknowledged, must it be reset. The second takes the alarm out of the operator's view: shelved,
-//! suppressed by design, out of service. While the second applies, an alarm that is raised and
-//! cleared leaves nothing behind: it is normal when it is shown again. An alarm that is active then
-//! is unacknowledged.
+//! A state has two parts. The first follows the process and the operator: whether the alarm is active, is
+//! acknowledged, must be reset. The second hides the alarm from the operator: shelved, suppressed by design,
+//! out of service. An alarm that is raised and cleared while it is hidden leaves no trace: it is normal when
+//! it is shown again. An alarm that is active when it is shown again is unacknowledged.
 
 pub use trunkline_types::alarm::{AlarmEvent as Event, AlarmState as State};
 
@@ -25,7 +24,7 @@ pub enum Refused {
     OutOfService,
 }
 
-/// How the alarm is configured, as far as its states depend on it.
+/// The part of an alarm's configuration that affects its states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     /// The alarm counts as acknowledged once the process is normal again (H-08, "Auto").
@@ -34,10 +33,10 @@ pub struct Rules {
     pub is_latched: bool,
 }
 
-/// The state of an alarm with all that its next state depends on.
+/// The state of an alarm with everything that its next state depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Machine {
-    /// The state if the alarm were not hidden. Never [`State::Acknowledged`] while it is.
+    /// The state if the alarm were not hidden. Never [`State::Acknowledged`] while it is hidden.
     process: State,
     is_shelved: bool,
     is_suppressed: bool,
@@ -66,15 +65,15 @@ impl Machine {
         })
     }
 
-    /// The state that follows the process, and whether the alarm is shelved, suppressed, and out
-    /// of service.
+    /// Returns the state that follows the process, and whether the alarm is shelved, suppressed, and out of
+    /// service.
     pub fn parts(self) -> (State, [bool; 3]) {
         let hidden = [self.is_shelved, self.is_suppressed, self.is_out_of_service];
         (self.process, hidden)
     }
 
-    /// The state that an operator sees. Out of service takes precedence over suppressed, and this
-    /// over shelved.
+    /// Returns the state that an operator sees. Out of service takes precedence over suppressed, and
+    /// suppressed over shelved.
     pub fn state(self) -> State {
         if self.is_out_of_service {
             State::OutOfService
@@ -87,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// Returns true while the condition of the alarm is met, also if the alarm is hidden.
+    /// Returns true while the condition of the alarm is met, even if the alarm is hidden.
     pub fn is_active(self) -> bool {
         matches!(self.process, State::Unacknowledged | State::Acknowledged)
     }

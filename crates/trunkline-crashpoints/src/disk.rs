@@ -1,11 +1,10 @@
-//! A folder, with the folders in it, as a file system keeps it: the files that programs see, and
-//! those that survive a loss of power.
+//! A folder and its subfolders as a file system keeps them: the files that programs see, and the files that
+//! survive a loss of power.
 //!
-//! The model: written data is in memory until the file is synced; for each unsynced 512-byte
-//! sector, the disk has the old or the new bytes; the file's length is the old or the new one; a
-//! created, renamed or removed file or folder exists or not until the folder that it is in is
-//! synced. A file that was removed and made again is another file: until then the name is that of
-//! the one or the other, never of a mixture.
+//! The model: written data is in memory until the file is synced; for each unsynced 512-byte sector, the disk
+//! has the old or the new bytes; the file's length is the old or the new one; a created, renamed or removed
+//! file or folder may or may not exist until its parent folder is synced. A file that was removed and created
+//! again is a different file: until the sync, the name refers to one or the other, never to a mixture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,20 +13,20 @@ use std::rc::Rc;
 
 const SECTOR: usize = 512;
 
-/// Files by their paths in the folder. Most do not change from one moment to the next.
+/// Files by their paths in the folder. Most files do not change between two points.
 type Files = BTreeMap<PathBuf, Rc<Vec<u8>>>;
 
-/// The files that programs see, and the part that is certain to be on the disk.
+/// The files that programs see, and the part that is certainly on the disk.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     seen: Files,
-    /// The folders that programs see, also those without files.
+    /// The folders that programs see, including empty ones.
     folders: BTreeSet<PathBuf>,
-    /// Contents at the last sync of each file, whether its name is certain or not.
+    /// Content of each file at its last sync, whether its name is certain or not.
     synced: Files,
-    /// Files that were removed, at their last sync, until their removal is certain.
+    /// Removed files with their content at the last sync, until their removal is certain.
     removed: Files,
-    /// The files and folders that are certain to be there.
+    /// The files and folders that certainly exist.
     names: BTreeSet<PathBuf>,
 }
 
@@ -43,7 +42,7 @@ impl Disk {
         let folders = &mut self.folders;
         read(folder, Path::new(""), &self.seen, &mut seen, folders);
         let before = std::mem::replace(&mut self.seen, seen);
-        // A renamed file keeps the part that is certain to be on the disk.
+        // A renamed file keeps the part that is certainly on the disk.
         for (name, bytes) in &self.seen {
             let mut synced = self.synced.iter();
             let is_it = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
@@ -56,47 +55,47 @@ impl Disk {
         for name in before.keys().filter(|name| !self.seen.contains_key(*name)) {
             let synced = self.synced.remove(name).unwrap_or_default();
             if self.is_certain(name) {
-                // The first one, if the name has been that of several files since.
+                // The first one, if the name has belonged to several files since.
                 self.removed.entry(name.clone()).or_insert(synced);
             }
         }
     }
 
-    /// The file was synced with its visible content.
+    /// Called when the file was synced with its visible content.
     pub(crate) fn sync_file(&mut self, name: &Path) {
         if let Some(bytes) = self.seen.get(name) {
             self.synced.insert(name.to_owned(), Rc::clone(bytes));
         }
     }
 
-    /// The folder was synced: what is in it, but not what is in the folders in it.
+    /// Called when the folder was synced: this covers its entries, but not the entries of its subfolders.
     pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let is_in = |name: &Path| name.parent() == Some(folder);
         self.names.retain(|name| !is_in(name));
-        // The names of folders in it are certain now too, or have gone with all that was in them.
+        // The names of subfolders are now certain too, or are gone with all their content.
         self.removed.retain(|name, _| !is_in(name));
         let seen = self.seen.keys().chain(&self.folders);
         let entries = seen.filter(|name| is_in(name));
         self.names.extend(entries.cloned());
     }
 
-    /// The state that a killed process leaves.
+    /// Returns the state that a killed process leaves.
     pub fn as_it_is(&self) -> Image {
         Image(self.seen.clone())
     }
 
-    /// Returns true if the file, and every folder above it, is certain to be there.
+    /// Returns true if the file, and every folder above it, certainly exists.
     fn is_certain(&self, name: &Path) -> bool {
         let mut above = name.ancestors().filter(|path| *path != Path::new(""));
         above.all(|path| self.names.contains(path))
     }
 
-    /// The files that may be there: those that are seen, and those whose removal is not certain.
+    /// Returns the files that may exist: the visible ones, and those whose removal is not certain.
     fn all(&self) -> BTreeSet<&PathBuf> {
         self.seen.keys().chain(self.removed.keys()).collect()
     }
 
-    /// The minimum that a loss of power leaves.
+    /// Returns the minimum that a loss of power leaves.
     pub fn only_synced(&self) -> Image {
         let certain = self.all().into_iter().filter(|name| self.is_certain(name));
         let files = certain.map(|name| {
@@ -107,7 +106,7 @@ impl Disk {
         Image(files.collect())
     }
 
-    /// One of the things that a loss of power might leave.
+    /// Returns one of the states that a loss of power might leave.
     pub fn after_power_cut(&self, seed: u64) -> Image {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut files = Files::new();
@@ -132,7 +131,7 @@ impl Disk {
     }
 }
 
-/// Sectors of the one or the other, up to the one's or the other's length.
+/// Returns a mix of the sectors of both, with the length of either.
 fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     if old == new {
         return new.to_vec();
@@ -145,7 +144,7 @@ fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let sector = from.get(range.clone());
         match sector.or_else(|| new.get(range.clone())) {
             Some(sector) => bytes.extend_from_slice(sector),
-            // Never written: zeros, or the existing part of the sector.
+            // The sector was never written: it has zeros, or its existing part.
             None => {
                 let rest = from.get(range.start..).unwrap_or_default();
                 bytes.extend_from_slice(rest);
@@ -157,7 +156,7 @@ fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 impl Image {
-    /// The files that a folder holds now.
+    /// Reads the files of a folder.
     pub fn of(folder: &Path) -> Self {
         let mut files = Files::new();
         let mut folders = BTreeSet::new();
@@ -171,7 +170,7 @@ impl Image {
         Self(files)
     }
 
-    /// Makes `folder` hold these files and nothing else.
+    /// Replaces the content of `folder` with these files.
     pub fn write_to(&self, folder: &Path) {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir(folder).expect("there is room");
@@ -183,7 +182,7 @@ impl Image {
         }
     }
 
-    /// The files, each with its length.
+    /// Returns the files, each with its length.
     pub fn names(&self) -> Vec<String> {
         let files = self.0.iter();
         files

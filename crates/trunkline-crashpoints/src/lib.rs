@@ -1,12 +1,12 @@
 //! Tests that stop a process at every write to a folder.
 //!
-//! The test program starts itself again as a child, which works in a folder and reports each of its
-//! steps as [`done`]. The child is traced: before every system call that changes or syncs a file, the
-//! folder is copied as a [`Disk`], which has the files that a kill would leave, and those that losses
-//! of power might: without any unsynced data, or with some of it, sector by sector. The test then
-//! opens these copies and compares them with the work that was done.
+//! The test program starts itself again as a child, which works in a folder and reports each of its steps by
+//! calling [`done`]. The child is traced: before every system call that changes or syncs a file, the folder
+//! is copied as a [`Disk`]. The copy has the files that a kill would leave, and those that a loss of power
+//! might leave: without any unsynced data, or with some of it, sector by sector. The test then opens these
+//! copies and compares them with the work that was done.
 //!
-//! A process that traces another needs one thread, so such a test has no harness.
+//! A process that traces another must have one thread, so such a test has no harness.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
@@ -24,25 +24,24 @@ use std::path::Path;
 pub use disk::{Disk, Image};
 pub use trace::{Point, done};
 
-/// Names the folder of the work to the child.
+/// Environment variable that tells the child the folder of the work.
 const FOLDER: &str = "CRASHPOINTS_FOLDER";
-/// Names the case to the child.
+/// Environment variable that tells the child the case.
 const CASE: &str = "CRASHPOINTS_CASE";
 
-/// One test: work that is stopped at every write, and what must hold at each of them.
+/// One test: work that is stopped at every write, and a check of the state at each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Name of the test.
     pub name: &'static str,
     /// Runs in the child, in an empty folder.
     pub work: fn(&Path),
-    /// Runs in the parent with every point of the work and with a folder for its copies. Returns a line
-    /// to print.
+    /// Runs in the parent, with every point of the work and with a folder for copies. Returns a line to
+    /// print.
     pub check: fn(&[Point], &Path) -> String,
 }
 
-/// The main function of a test program with these cases. Nothing is tested where processes cannot be
-/// traced.
+/// The main function of a test program with these cases. It tests nothing where processes cannot be traced.
 pub fn test(cases: &[Case]) {
     if let Some(folder) = env::var_os(FOLDER) {
         let name = env::var(CASE).expect("the parent names the case");

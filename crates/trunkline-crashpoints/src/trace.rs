@@ -32,21 +32,21 @@ enum Effect {
     None,
 }
 
-/// The child reports a step as done.
+/// Reports a step as done, from the child.
 pub fn done() {
     let mut out = std::io::stdout();
     out.write_all(b".").expect("the parent reads it");
     out.flush().expect("the parent reads it");
 }
 
-/// The child's side: waits until it is traced, works, and ends.
+/// Runs in the child: waits until it is traced, does the work, and ends.
 pub(crate) fn be_traced(work: impl FnOnce()) {
     ptrace::traceme().expect("the parent has tried it");
     raise(Signal::SIGSTOP).expect("a process may stop itself");
     work();
 }
 
-/// Every point of the child's work in a new folder; `None` where tracing is not permitted.
+/// Returns every point of the child's work in a new folder; `None` if tracing is not permitted.
 pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
     fs::create_dir(folder).expect("there is room");
     let program = env::current_exe().expect("it runs");
@@ -95,7 +95,7 @@ impl Tracer {
                 self.add_point();
             }
             if !self.to_next_stop() {
-                // The one that ends the process does not return.
+                // The call that ends the process does not return.
                 break;
             }
             match effect {
@@ -115,7 +115,7 @@ impl Tracer {
         });
     }
 
-    /// Goes on to the beginning or end of a system call; false at the child's end.
+    /// Continues to the beginning or end of a system call. Returns false when the child has ended.
     fn to_next_stop(&self) -> bool {
         let mut signal = None;
         loop {
@@ -132,7 +132,7 @@ impl Tracer {
         }
     }
 
-    /// The effect of the system call that begins.
+    /// Returns the effect of the system call that begins.
     fn effect(&self) -> Effect {
         let registers = ptrace::getregs(self.pid).expect("the child is stopped");
         let (call, descriptor) = (registers.orig_rax as i64, registers.rdi);

@@ -27,7 +27,6 @@ pub type Writer = u32;
 pub struct Written {
     /// Number of the variable.
     pub variable: u32,
-    /// The writer.
     pub by: Writer,
     /// Position at which the writer expected the variable.
     pub expected: Option<Position>,
@@ -35,7 +34,6 @@ pub struct Written {
     pub group: Option<u32>,
     /// The write is not part of a batch, so its writer learns its outcome as soon as it is known.
     pub alone: bool,
-    /// Outcome of the write.
     pub fate: Fate,
     /// Session in which it was answered.
     pub session: u64,
@@ -56,14 +54,13 @@ pub enum Fate {
     Unknown,
 }
 
-/// An update as the witness has seen it.
+/// An update as seen by the witness.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Number of the write that made it; 0: no write.
     pub write: u64,
     /// Engine timestamp.
     pub engine_timestamp: Timestamp,
-    /// Its quality.
     pub quality: Quality,
     /// Time of the commit.
     pub at: Tick,
@@ -129,8 +126,8 @@ pub struct Checker {
     epochs: Vec<u64>,
     /// Repairs that are accepted.
     pub repairs: Repairs,
-    /// The witness sees only the last update of each turn; earlier ones are known from the answers
-    /// to their writers.
+    /// The witness sees only the last update of each turn. Earlier ones are known only from the answers to
+    /// their writers.
     pub is_plain: bool,
     writes: Vec<Written>,
     /// All writes before this index have ended.
@@ -165,7 +162,7 @@ impl Checker {
         self.epochs.iter().position(|one| *one == epoch)
     }
 
-    /// Records a write that is about to be made, and returns its number, which is its content.
+    /// Records a write before it is made. Returns its number, which is also its content.
     pub fn begin(&mut self, variable: u32, by: Writer, expected: Option<Position>) -> u64 {
         self.totals.writes += 1;
         self.writes.push(Written {
@@ -490,7 +487,7 @@ pub fn number_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns true if the engine itself made the update from one that was written.
+/// Returns true if the engine itself made the update, from one that was written earlier.
 pub fn is_engines(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

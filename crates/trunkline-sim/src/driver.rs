@@ -9,7 +9,7 @@ use trunkline_types::{Moment, Tick};
 use crate::link::{Direction, ended, io, last_word, refusal, transmit};
 use crate::world::{Event, Pipes, World};
 
-/// Time until a dial without any answer fails.
+/// Time after which an unanswered dial fails.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes sent over a shared line before the next connection's turn.
 const PACKET: usize = 1460;
@@ -209,7 +209,7 @@ impl World {
         self.await_dial(program);
     }
 
-    /// Schedules the end of a dial: when an answer can arrive, or at its time-out.
+    /// Schedules the end of a dial: when an answer can arrive, or at its timeout.
     pub(crate) fn await_dial(&mut self, program: usize) {
         let now = self.now;
         let Some(dial) = self.programs.get(program).and_then(|host| host.dialling) else {
@@ -367,7 +367,7 @@ impl World {
             slot.is_due = more;
         }
         let closes = session.wants_close().filter(|_| !more);
-        // Bytes that the session does not accept yet come before the end.
+        // The end is reported only after the session has accepted all bytes before it.
         let gone = pipes.to_engine.ended(now, &ways.to_engine);
         if let Some(cause) = closes.or(gone.map(ended)) {
             session.handle_disconnected(now, cause.clone());

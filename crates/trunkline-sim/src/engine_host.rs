@@ -32,7 +32,7 @@ const FOLLOWER: u32 = 1;
 pub struct Slot {
     /// The production session.
     pub session: Session,
-    /// Its output must be polled: it was woken, or has more to send.
+    /// The session was woken or has more to send, so its output must be polled.
     pub is_due: bool,
     /// Time of its next turn.
     pub turn_at: Option<Tick>,
@@ -73,17 +73,17 @@ pub struct EngineHost {
     store: StoreImage,
     /// A backup of the store, made at an earlier start.
     backup: Option<StoreImage>,
-    /// The store of another engine, to which the address may lead.
+    /// The store of another engine that may be reached at the same address.
     elsewhere: StoreImage,
-    /// Replaces the system's random numbers that a store uses.
+    /// Replaces the system's random numbers in a store.
     chance: Rng,
     /// All variables had a value before any client connected.
     pub all_written: bool,
     /// Time at which a killed process is started again.
     pub restart_at: Option<Tick>,
-    /// The process is paused until then.
+    /// Time until which the process is paused.
     pub paused_until: Tick,
-    /// Connections are refused until then.
+    /// Time until which connections are refused.
     pub refuses_until: Tick,
     /// Number of sessions so far, over all processes.
     sessions: u32,
@@ -110,7 +110,7 @@ impl StoreImage {
     }
 }
 
-/// The store that a start of the engine finds.
+/// The store found by a start of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// The store of the last start.
@@ -119,7 +119,7 @@ pub enum Found {
     Backup,
     /// No store: the engine creates one.
     Nothing,
-    /// The store of another engine, to which the address leads now.
+    /// The store of another engine, which is now reached at this address.
     Elsewhere,
 }
 
@@ -332,8 +332,7 @@ impl EngineHost {
         running.sessions.insert(link, slot);
     }
 
-    /// Stores retained values, as the store's thread does. Values that are not stored are lost with
-    /// the process.
+    /// Stores retained values, as the store's thread does. Values not yet stored are lost with the process.
     pub fn store_retained(&mut self) {
         let Some(running) = &mut self.running else {
             return;

@@ -52,7 +52,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Returns a description for people.
+    /// Describes the fault in a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Fault::Cut => "a connection is closed or reset at any byte",
@@ -184,7 +184,7 @@ impl World {
         self.expect_arrivals(link);
     }
 
-    /// Kills the engine's process: its connections end after any byte that was sent.
+    /// Kills the engine's process. Each connection may end after any byte that was sent.
     fn kill_engine(&mut self) {
         let now = self.now;
         self.count_marks();
@@ -296,7 +296,7 @@ impl World {
         self.engine.running.is_some() && self.engine.paused_until <= self.now
     }
 
-    /// The end of a pause, at the earliest now.
+    /// The end of a pause, but not before the current time.
     pub(crate) fn later(&self, until: Tick) -> Tick {
         until.max(self.now)
     }

@@ -22,10 +22,10 @@ use crate::plan::ProgramPlan;
 use crate::rng::Rng;
 use crate::world::{Event, Pipes, World};
 
-/// Memory of an item, and memory that a session has without asking, rounded up.
+/// Memory of an item, and memory that a session holds without requesting it, both rounded up.
 const ITEM_BYTES: u64 = 240;
 const ROOM_BYTES: u64 = 192 << 10;
-/// Time after the deadline of a request for the turns in which it is noticed.
+/// Time after the deadline of a request within which the engine's turns must notice it.
 const NOTICED: Duration = Duration::from_secs(3);
 /// Variables per frame.
 const PAGE: u64 = 500;
@@ -91,7 +91,7 @@ pub struct Hostile {
     reads: bool,
     /// Bytes not sent yet.
     bytes: VecDeque<u8>,
-    /// Time since when everything is sent and the engine is able to take it.
+    /// Time from which everything has been sent and the engine is able to process it.
     sent_at: Option<Tick>,
     alive_at: Tick,
     leaves_at: Tick,
@@ -230,7 +230,7 @@ impl World {
         Some(hostile)
     }
 
-    /// Ends all connections, and checks that the budget for requests is unused then.
+    /// Closes all connections, and checks that the whole budget for requests is free again.
     pub(crate) fn check_budget(&mut self) {
         let now = self.now;
         let Some(running) = &mut self.engine.running else {

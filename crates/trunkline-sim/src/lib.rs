@@ -2,20 +2,20 @@
 //! scheduler, in one thread, with a checker that is independent of them.
 //!
 //! ```text
-//!              Plan: what a seed draws
+//!              Plan: drawn from a seed
 //!                |
 //!                v
-//!  faults --> World: the time, the order of everything -- Trace: a hash that proves a replay
+//!  faults --> World: time and the order of events -- Trace: a hash that proves a replay
 //!                |                       |
-//!    Session + Engine   <-- Link -->   ClientCore           the real ones, driven by `driver`
+//!    Session + Engine   <-- Link -->   ClientCore           production code, driven by `driver`
 //!                |                       |
 //!             witness                 program
 //!                +------> Checker <------+
 //! ```
 //!
-//! A run has two phases: in the first faults strike; then all of them are healed, and the
-//! guarantees for the time afterwards are checked. A failing seed is replayed bit for bit by
-//! `trunkline-sim --seed N`.
+//! A run has two phases. Faults strike in the first. In the second they are all healed, and the checker
+//! verifies the guarantees for the time after faults. `trunkline-sim --seed N` replays a failing seed bit for
+//! bit.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! The virtual network: a connection is two queues of bytes that can be delayed, cut, stopped or
-//! slow.
+//! The virtual network: a connection is two queues of bytes that can be delayed, slowed, stopped or cut.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -213,7 +212,7 @@ pub(crate) fn ended(end: End) -> Disconnect {
     }
 }
 
-/// The end that the peer sees when an end closes because of `cause`: a dead peer is not waited for.
+/// Returns how the other end sees an end close because of `cause`: as a reset if the peer is dead.
 pub(crate) fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
     match (gone, cause) {
         (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
@@ -221,7 +220,7 @@ pub(crate) fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
     }
 }
 
-/// The cause of a dial's failure at a machine without an engine.
+/// The error of a dial to a machine without an engine.
 pub(crate) fn refusal() -> Disconnect {
     io(ErrorKind::ConnectionRefused)
 }

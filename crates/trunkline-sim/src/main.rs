@@ -47,7 +47,7 @@ struct Arguments {
     /// Number of processes that share the seeds; by default one for each core.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
-    /// Runs only the seeds of one process of several, and writes the figures of each.
+    /// Runs only one worker's share of the seeds, and writes the figures of each.
     #[arg(long, hide = true)]
     share: Option<Share>,
     /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
@@ -103,9 +103,9 @@ fn plant(name: Option<&str>) -> bool {
 
 /// Cycles of the chaos run per seed.
 const CYCLES: u64 = 50;
-/// Number of runs with a violation after which the program stops.
+/// Number of violating runs after which the program stops.
 const VIOLATIONS: u64 = 10;
-/// Number of seeds in which a planted bug is searched for.
+/// Number of seeds tried to find a planted bug.
 #[cfg(feature = "planted")]
 const PLANTED_SEEDS: u64 = 1000;
 
@@ -162,7 +162,7 @@ fn simulate<P: Scenario>(arguments: &Arguments, draw: impl Fn(u64) -> P) -> Exit
 }
 
 impl Arguments {
-    /// The seeds to run, of which `hours` may leave out the last.
+    /// The seeds to run. With `hours`, the last ones may not be needed.
     fn seeds(&self) -> Range<u64> {
         let mut seeds = match (self.seed, &self.seeds) {
             (Some(seed), _) => return seed..seed + 1,
@@ -176,7 +176,7 @@ impl Arguments {
         seeds
     }
 
-    /// The simulated hours after which no more seeds are run.
+    /// Simulated hours after which no further seed is run.
     fn hours_max(&self) -> f64 {
         let is_bounded = self.seed.is_some() || self.seeds.is_some() || self.chaos.is_some();
         let default = if is_bounded { f64::INFINITY } else { 1.0 };

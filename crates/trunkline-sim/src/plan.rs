@@ -68,7 +68,7 @@ pub struct SubscriptionPlan {
 pub struct ProgramPlan {
     /// Subscriptions of the program.
     pub subscriptions: Vec<SubscriptionPlan>,
-    /// Time from the arrival of news until the program takes it.
+    /// Time from the arrival of events until the program takes them.
     pub take_after: Duration,
     /// Largest number of events taken from one subscription at a time.
     pub take_max: usize,
@@ -99,10 +99,9 @@ pub enum Repairs {
     Records,
 }
 
-/// Everything that a seed decides in advance.
+/// Everything that a seed determines in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed.
     pub seed: u64,
     /// Variables of the permanent library.
     pub variables: Vec<VariablePlan>,
@@ -110,7 +109,6 @@ pub struct Plan {
     pub transient: Option<TransientPlan>,
     /// A hostile peer that leaves its requests unfinished; `None`: none.
     pub hostile: Option<HostilePlan>,
-    /// The client programs.
     pub programs: Vec<ProgramPlan>,
     /// Properties of a connection without faults.
     pub way: Way,

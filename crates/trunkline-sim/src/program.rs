@@ -32,7 +32,7 @@ pub struct Follow {
     pub variables: Vec<u32>,
     /// The readings taken, by item.
     pub had: Vec<Had>,
-    /// Session of the readings that are taken now.
+    /// Session of the readings that are being taken.
     pub session: u64,
     /// Updates that the client had received when the session began; `None` if the subscription is
     /// younger than the session.
@@ -72,7 +72,6 @@ pub struct Program {
 /// The machine on which a client runs.
 #[derive(Debug)]
 pub struct ProgramHost {
-    /// The plan of the program.
     pub plan: ProgramPlan,
     /// The process, while it runs.
     pub running: Option<Program>,
@@ -82,9 +81,9 @@ pub struct ProgramHost {
     pub dialling: Option<u32>,
     /// The program takes everything that waits; it is no longer a slow reader.
     pub takes_all: bool,
-    /// The process is paused until then.
+    /// Time until which the process is paused.
     pub paused_until: Tick,
-    /// The program takes nothing until then.
+    /// Time until which the program takes nothing.
     pub slow_until: Tick,
     /// Time of its next turn.
     pub turn_at: Option<Tick>,
@@ -97,7 +96,7 @@ pub struct ProgramHost {
 }
 
 impl ProgramHost {
-    /// Returns the time from the arrival of news until the program takes it.
+    /// Returns the time from the arrival of events until the program takes them.
     pub fn take_after(&self) -> Duration {
         match self.takes_all {
             true => self.plan.take_after.min(Duration::from_millis(5)),
@@ -236,8 +235,8 @@ impl Program {
         });
     }
 
-    /// Ends calls that wait for the outcomes of writes, as on a time-out. Writes that were not sent
-    /// must never be applied from then on.
+    /// Ends calls that wait for the outcomes of writes, as a timeout does. A write that was not sent must
+    /// never be applied afterwards.
     pub fn end_calls(&mut self, rng: &mut Rng, checker: &mut Checker) {
         self.take_answers(checker);
         let (core, session) = (&mut self.core, self.session);
@@ -305,7 +304,7 @@ impl Program {
                 follow.session = self.session;
                 follow.received_before = None;
                 follow.changes = 0;
-                // If it shares the client's values, it begins with those of an earlier connection.
+                // A subscription that shares the client's values begins with those of an earlier connection.
                 follow.had.fill(Had {
                     interrupted: true,
                     ..Had::default()

@@ -17,8 +17,7 @@ use crate::world::World;
 const CONNECTED: Duration = Duration::from_secs(10);
 /// Time after the heal within which every view matches the engine's (B-11).
 const CONVERGED: Duration = Duration::from_secs(2);
-/// The same time after a mark was lost: the keep-alives of a whole sweep, and some more for the
-/// ends of lost connections.
+/// The same after a mark was lost: the keep-alives of a whole sweep, plus time for lost connections to end.
 const SWEPT: Duration = Duration::from_secs(70);
 /// Time within which every write that waits for room ends.
 const ENDED: Duration = Duration::from_secs(60);
@@ -108,7 +107,7 @@ impl World {
             let session = host.running.as_ref().and_then(|p| p.core.session());
             session.is_some_and(|session| session.epoch == self.engine.epoch)
         };
-        // Clients of an engine that was just killed do not know it yet.
+        // Clients of an engine that was just killed have not noticed it yet.
         self.engine.running.is_some() && self.programs.iter().all(is_up)
     }
 
@@ -297,8 +296,8 @@ impl World {
             }
         }
         for follow in &started.follows {
-            // An `all` subscription that was reopened starts counting again at the engine. A first
-            // reading without a value counts as received, but not at the engine.
+            // The engine counts a reopened `all` subscription from zero. It does not count a first reading
+            // without a value, although the client counts it as received.
             let is_one_life = !matches!(follow.contract, Contract::All { .. });
             let wire = started.core.wire_number(follow.id);
             let Some(ledger) = started.core.ledger(follow.id) else {

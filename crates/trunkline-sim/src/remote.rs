@@ -1,13 +1,13 @@
-//! One client of an engine, and its connections: the production client and sessions at the two ends
-//! of simulated lines, for the worlds of alarms and of history.
+//! One client of an engine and its connections: the production client and sessions at the two ends of
+//! simulated lines. Used by the worlds of alarms and of history.
 //!
 //! ```text
 //! ClientCore ~ line ~ Session      in use
-//!              line ~ Session      the client has left it, and the engine has not noticed
+//!              line ~ Session      closed by the client; the engine has not noticed
 //! ```
 //!
-//! A session gets a turn only when it was woken, when bytes have arrived, when its time has come, or
-//! when there is room again, so a missing wake-up shows as a late update.
+//! A session has a turn only if it was woken, bytes have arrived, a timeout is due, or there is room again,
+//! so a missing wake-up shows as a late update.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::rng::Rng;
 
 /// Largest number of bytes read at once.
 const READ_MAX: usize = 16 << 10;
-/// Session numbers of each client.
+/// Size of the range of session numbers of each client.
 const SESSIONS: u32 = 1 << 20;
 
-/// The orders of sessions, until the host answers them.
+/// Orders from sessions that the host has not answered yet.
 #[derive(Default)]
 struct Desk(Mutex<VecDeque<(Order, Reply)>>);
 
@@ -39,7 +39,7 @@ impl Administrator for Desk {
     }
 }
 
-/// The engine as its sessions need it.
+/// The parts of the engine that its sessions need.
 pub struct Service {
     engine: Engine,
     options: Arc<ServeOptions>,
@@ -66,7 +66,7 @@ impl Service {
         }
     }
 
-    /// Returns the next order without an answer.
+    /// Takes the next order to answer.
     pub fn take_order(&self) -> Option<(Order, Reply)> {
         let mut orders = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
         orders.pop_front()
@@ -96,7 +96,7 @@ impl Bell {
 struct Served {
     session: Session,
     bell: Bell,
-    /// It has more to send, or room again.
+    /// True if the session has more to send, or has room again.
     is_due: bool,
 }
 
@@ -106,11 +106,11 @@ struct Line {
     to_client: Direction,
     /// `None` once the engine's end is closed.
     served: Option<Served>,
-    /// The client's end is closed.
+    /// True once the client's end is closed.
     is_left: bool,
 }
 
-/// A client with its lines, the newest of which it uses unless it has left it.
+/// A client and its lines. It uses the newest line, unless it has closed its end.
 pub struct Remote {
     pub core: ClientCore,
     pub connections: u64,
@@ -118,7 +118,7 @@ pub struct Remote {
     way: Way,
     rng: Rng,
     lines: Vec<Line>,
-    /// The client has more to send, or room again.
+    /// True if the client has more to send, or has room again.
     is_due: bool,
     /// The sessions have no turns before this time.
     engine_paused_until: Tick,
@@ -159,7 +159,7 @@ impl Remote {
         }
     }
 
-    /// The program has asked the client for something: it gets a turn at once.
+    /// Gives the client a turn immediately, because the program has made a request.
     pub fn wake(&mut self) {
         self.is_due = true;
     }
@@ -197,7 +197,7 @@ impl Remote {
         lines.chain(dial).chain(own).min()
     }
 
-    /// Does what is due at both ends. Dials are refused while there is no `service`.
+    /// Runs the turns that are due at both ends. Dials are refused while there is no `service`.
     pub fn turn(&mut self, at: Moment, service: Option<&Service>) {
         self.dial(at, service);
         let is_paused = at.now < self.engine_paused_until;
@@ -211,7 +211,7 @@ impl Remote {
         self.lines.retain(is_open);
     }
 
-    /// The client's end of the line in use.
+    /// The line in use, if there is one.
     fn used(&mut self) -> Option<&mut Line> {
         self.lines.last_mut().filter(|line| !line.is_left)
     }
@@ -247,7 +247,7 @@ impl Remote {
         self.core.handle_connected(at.now, at.wall);
     }
 
-    /// A turn of the client.
+    /// Runs a turn of the client.
     fn drive(&mut self, at: Moment) {
         self.is_due = false;
         let Self {
@@ -297,12 +297,12 @@ impl Remote {
         }
     }
 
-    /// No bytes arrive before this time, and neither end is notified.
+    /// Stops all bytes until this time, without notice to either end.
     pub fn silence(&mut self, until: Tick) {
         self.way.silent_until = self.way.silent_until.max(until);
     }
 
-    /// The engine's process does nothing before this time.
+    /// Pauses the engine's process until this time.
     pub fn pause_engine(&mut self, until: Tick) {
         self.engine_paused_until = self.engine_paused_until.max(until);
     }
@@ -312,7 +312,7 @@ impl Remote {
         (self.way.silent_until, self.engine_paused_until) = (Tick::ZERO, Tick::ZERO);
     }
 
-    /// The engine's process has ended.
+    /// Closes the engine's end of all lines, because its process has ended.
     pub fn engine_ended(&mut self, now: Tick) {
         self.engine_paused_until = Tick::ZERO;
         let end = self.some_end();
@@ -332,7 +332,7 @@ impl Remote {
 }
 
 impl Line {
-    /// A turn of the session. Returns true if the client has room again.
+    /// Runs a turn of the session. Returns true if the client has room again.
     fn serve(&mut self, at: Moment, way: &Way, rng: &mut Rng) -> bool {
         let Some(served) = &mut self.served else {
             return false;
@@ -357,7 +357,7 @@ impl Line {
             served.is_due = transmit(session, &mut self.to_client, at, send);
         }
         let closes = session.wants_close().filter(|_| !served.is_due);
-        // Bytes that the session does not accept yet come before the end.
+        // The end is reported only after the session has accepted all bytes before it.
         let gone = self.to_engine.ended(at.now, way);
         if let Some(cause) = closes.or(gone.map(ended)) {
             let end = last_word(gone, &cause);

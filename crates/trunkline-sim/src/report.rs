@@ -10,8 +10,8 @@ use trunkline_types::planted::{Bug, plant};
 use crate::run::run;
 use crate::run::{Outcome, Scenario};
 
-/// Figures of a run that precede its counts and faults: 1 if it has a violation, its length in ns,
-/// and its number of events.
+/// Number of figures before the counts and faults of a run: whether it has a violation (1 or 0), its length
+/// in ns, and its number of events.
 const OWN: usize = 3;
 
 /// The figures of one run. The counts are in the order of [`Scenario::counts`], the faults in that of
@@ -47,7 +47,7 @@ impl<P: Scenario> Default for Tally<P> {
 }
 
 impl<P: Scenario> Tally<P> {
-    /// Adds the [`figures`] of a run. Returns false if they are not those of this kind.
+    /// Adds the [`figures`] of a run. Returns false if their number is not that of this kind.
     pub fn add(&mut self, figures: &[u64]) -> bool {
         if figures.len() != self.sums.len() {
             return false;

@@ -1,5 +1,5 @@
-//! The only source of randomness: SplitMix64, whose sequence does not depend on the release of any
-//! library.
+//! The only source of randomness: SplitMix64, so that a seed gives the same sequence with every release of
+//! every library.
 
 use std::time::Duration;
 

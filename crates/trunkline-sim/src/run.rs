@@ -13,7 +13,7 @@ use crate::trace::Trace;
 /// The time at which every run begins.
 pub const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
 
-/// The plan of a run, with everything in which its kind of simulation differs from the others.
+/// The plan of a run, and everything that is specific to its kind of simulation.
 pub trait Scenario: fmt::Debug + Sized {
     type Fault: Copy + Ord + fmt::Debug + 'static;
     /// Counts of what was checked.
@@ -64,7 +64,7 @@ pub fn run<P: Scenario>(plan: P, prints: bool) -> Outcome<P> {
     plan.run(trace)
 }
 
-/// Calls `run`, and returns the violation if it panics: a panic in the product is one.
+/// Calls `run`. Returns a panic, which counts as a violation of the product.
 pub(crate) fn panic_of(run: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);

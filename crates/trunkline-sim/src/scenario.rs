@@ -1,4 +1,4 @@
-//! What the runner and the report need to know of variables.
+//! The simulation of variables, as the runner and the report see it.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;
@@ -10,7 +10,6 @@ use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 use crate::world::World;
 
-/// The simulation of variables.
 impl Scenario for Plan {
     type Fault = Fault;
     type Totals = Totals;

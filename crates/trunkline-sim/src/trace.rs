@@ -1,4 +1,4 @@
-//! The trace of a run: a hash over all events that proves a replay, and lines for people.
+//! The trace of a run: a hash over all events, which proves that a replay is identical, and readable lines.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ impl Trace {
         self.hash = mix(hash);
     }
 
-    /// Adds a line for people: kept, and printed if `prints` is set.
+    /// Adds a readable line. It is kept, and printed if `prints` is set.
     pub fn say(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
@@ -52,7 +52,7 @@ impl Trace {
         self.kept.push_back(line);
     }
 
-    /// Adds a line that is only printed, if `prints` is set.
+    /// Prints a line if `prints` is set, without keeping it.
     pub fn detail(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.prints {
             print_line(&format!(

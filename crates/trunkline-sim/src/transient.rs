@@ -1,10 +1,10 @@
 //! Transient libraries: deployed and removed while clients hold handles of their variables.
 //!
 //! ```text
-//! deploy t0 --> undeploy t0, deploy t1 --> ...     slots of t0 are those of t1, in the next
+//! deploy t0 --> undeploy t0, deploy t1 --> ...     t1 reuses the slots of t0, in the next
 //!    |              |                              generation
 //!    v              v
-//!  Appeared       Gone, one delay later: what a program sends meanwhile has handles of t0
+//!  Appeared       Gone, one delay later: until then a program sends handles of t0
 //! ```
 //!
 //! No name is used twice, so a value written to a removed variable must not appear anywhere else:
@@ -42,7 +42,7 @@ pub struct TransientPlan {
     pub variables_max: u64,
     /// Largest number of libraries at a time.
     pub libraries_max: usize,
-    /// Contract of the subscriptions to them.
+    /// Contract of the subscriptions to their variables.
     pub contract: Contract,
 }
 
@@ -65,7 +65,6 @@ impl TransientPlan {
 /// A deployed library, and the handles of its variables.
 #[derive(Debug)]
 pub struct Transient {
-    /// Name of the library.
     pub library: String,
     /// Handles, by variable number.
     pub handles: BTreeMap<u32, u32>,
@@ -248,13 +247,13 @@ impl World {
 pub struct Followed {
     id: FollowId,
     contract: Contract,
-    /// By item: the variable, and the readings taken of it.
+    /// By item: the variable, and the readings taken from it.
     items: BTreeMap<u32, (u32, Had)>,
     /// Variables open for reading and writing; they may be gone.
     open: VecDeque<(u32, VariableRef)>,
     opening: VecDeque<(RequestId<Open>, u32)>,
     closing: VecDeque<RequestId<Close>>,
-    /// Session of the readings that are taken now.
+    /// Session of the readings that are being taken.
     session: u64,
     /// The client's count of changes when it last took events.
     changes: u64,
@@ -286,7 +285,7 @@ impl Program {
         }
     }
 
-    /// Takes up to `max` events of them. Returns true if more events wait.
+    /// Takes up to `max` events of the transient variables. Returns true if more events wait.
     pub fn take_transient(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
         let (core, writer) = (&mut self.core, self.writer);
         let Some(followed) = &mut self.transient else {

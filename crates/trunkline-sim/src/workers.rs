@@ -1,8 +1,8 @@
-//! The processes that share the seeds of a long run: each runs every n-th seed, and writes the
-//! figures of each run as one line.
+//! The processes that share the seeds of a long run. Each runs every n-th seed, and writes the figures of a
+//! run as one line.
 //!
-//! They are processes and not threads because a disk without room is simulated by a limit of the
-//! whole process. A worker that is ahead of the others waits when its pipe is full.
+//! They are processes rather than threads because a full disk is simulated by a process-wide limit. A worker
+//! that is ahead of the others waits when its pipe is full.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl FromStr for Share {
 }
 
 impl Share {
-    /// Runs the seeds of this share until nobody reads their figures any more.
+    /// Runs the seeds of this share until the process that reads the figures is gone.
     pub fn work(self, seeds: Range<u64>, mut figures: impl FnMut(u64) -> Vec<u64>) {
         for seed in seeds.skip(self.index).step_by(self.count) {
             let figures: Vec<String> = figures(seed).iter().map(u64::to_string).collect();
@@ -48,7 +48,7 @@ struct Worker {
     figures: BufReader<ChildStdout>,
 }
 
-/// The processes, and the one whose seed is the next.
+/// The worker processes, and the one that runs the next seed.
 #[derive(Debug)]
 pub struct Workers {
     workers: Vec<Worker>,
@@ -86,7 +86,7 @@ impl Workers {
     /// Returns the figures of the next seed, in the order of the seeds.
     ///
     /// # Errors
-    /// The reason why there are none: the process has ended.
+    /// A message if the process has ended.
     pub fn next_figures(&mut self) -> Result<Vec<u64>, String> {
         let count = self.workers.len();
         let worker = self.workers.get_mut(self.next).ok_or("no process runs")?;
@@ -108,7 +108,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Lets each process end after its present seed, so that it removes its temporary files.
+    /// Lets each process finish its current seed, so that it removes its temporary files.
     fn drop(&mut self) {
         for Worker {
             mut process,

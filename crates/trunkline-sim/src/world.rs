@@ -46,7 +46,7 @@ pub enum Event {
     Compose(usize),
     /// A fault strikes.
     Strike(Fault),
-    /// A machine's silence may be over.
+    /// The silence of a machine may end.
     Revive(usize),
     /// A machine's connections return to their normal speed.
     Ease(usize),
@@ -85,11 +85,8 @@ pub struct Ways {
 /// One run.
 #[derive(Debug)]
 pub struct World {
-    /// The plan of the run.
     pub plan: Plan,
-    /// The current time.
     pub now: Tick,
-    /// The trace of the run.
     pub trace: Trace,
     /// The checker of the guarantees.
     pub checker: Checker,
@@ -103,7 +100,7 @@ pub struct World {
     pub(crate) ways: Vec<Ways>,
     /// Offsets of the wall clocks, in ns: the engine's machine first, then the programs'.
     pub(crate) offsets: Vec<i64>,
-    /// True once a wall clock was stepped.
+    /// True once a wall clock has been stepped.
     pub(crate) stepped: bool,
     /// True while faults may strike.
     pub(crate) faulty: bool,
@@ -206,7 +203,7 @@ impl World {
         self.events.push(Reverse((at, order, self.serial, event)));
     }
 
-    /// Returns the time of a turn that is delayed by the scheduler.
+    /// Returns the time of a turn after a random scheduling delay.
     pub(crate) fn soon(&mut self) -> Tick {
         let most = self.plan.scheduling.as_nanos() as u64;
         let nanos = self.chance.below(most + 1);
@@ -443,7 +440,7 @@ impl World {
         if self.chance.chance(0.03) {
             running.change(&mut self.chance, &mut self.checker);
         }
-        // Waiting calls are ended now and then, more often while nothing can be sent.
+        // Occasionally end waiting calls, more often while nothing can be sent.
         let impatience = match running.core.session() {
             Some(_) => 0.02,
             None => 0.3,

@@ -1,4 +1,5 @@
-//! A few seeds of alarms, of which `make test` runs 50 simulated hours; and a storm of changes.
+//! A few seeds of the simulation of alarms, of which `make test` runs 50 simulated hours, and a storm of
+//! changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -37,7 +38,7 @@ fn every_change_of_an_alarm_is_told_once_under_faults() {
     };
     let outcomes: Vec<Outcome> = (0..60).map(passed).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-    // A checker that checks nothing finds nothing.
+    // The checker had something to check.
     assert!(sum(|o| o.totals.changes) > 3_000);
     assert!(sum(|o| o.totals.acts) > 500);
     assert!(sum(|o| o.totals.continued) > 500);
@@ -61,17 +62,17 @@ fn a_seed_of_alarms_replays_bit_for_bit() {
 
 const ALARMS: usize = 1_000;
 const CHANGES: u64 = 1_000_000;
-/// Changes between two turns of those who follow.
+/// Number of changes between two turns of the subscribers.
 const TURN: u64 = 10_000;
 
-/// Counts the entries that it is given. It fails for a part of the storm.
+/// Counts the entries that it is given. It fails during part of the storm.
 #[derive(Default)]
 struct Place {
     is_failing: bool,
     end: u64,
     told: u64,
     lost: u64,
-    /// Most entries of one step.
+    /// Largest number of entries of one step.
     most: usize,
 }
 
@@ -111,7 +112,7 @@ impl Wake for Unheard {
     fn wake(&self) {}
 }
 
-/// Counts what a subscriber receives, and what it learns to have missed.
+/// Counts the states that a subscriber receives, and those reported as missed.
 #[derive(Default)]
 struct Received {
     states: u64,
@@ -176,7 +177,7 @@ impl Storm {
         }
     }
 
-    /// The change with this number: each alarm in turn, raised and cleared.
+    /// Makes the change with this number: each alarm in turn, raised and cleared.
     fn change(&mut self, number: u64) {
         self.now = self.now.saturating_add(Duration::from_micros(10));
         let variable = &self.variables[number as usize % ALARMS];
@@ -206,8 +207,8 @@ fn wall(now: Tick) -> Timestamp {
     Timestamp::from_nanos(1_790_000_000_000_000_000 + now.as_nanos() as i64)
 }
 
-/// Of a million changes, each is in the journal or counted as lost there, whether the store keeps up,
-/// or fails for half of the time. What waits is bounded.
+/// Each of a million changes is in the journal or counted there as lost, whether the store keeps up or fails
+/// half of the time. The number of waiting changes is bounded.
 ///
 /// Behaviour: H-11.
 #[test]
@@ -239,8 +240,7 @@ fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
     }
 }
 
-/// A subscriber of the states receives every change, or its subscription ends and says how many it
-/// has missed.
+/// A subscriber to the states receives every change, or its subscription ends and reports how many it missed.
 ///
 /// Behaviour: SV-04, B-05.
 #[test]

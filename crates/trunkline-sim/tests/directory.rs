@@ -1,5 +1,5 @@
-//! Peers of a directory that take more than they should: the cost of each is bounded by its input,
-//! and is the same whether or not it reads.
+//! Peers that demand too much of a directory: the cost of each is bounded by its input, and is the same
+//! whether or not it reads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -45,7 +45,7 @@ fn header(kind: FrameKind, length: u32) -> [u8; 16] {
     .to_bytes()
 }
 
-/// Like a transport whose peer reads nothing: the output of the session is kept up to 64 KiB.
+/// Acts like a transport whose peer reads nothing: it keeps up to 64 KiB of the session's output.
 #[test]
 fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
     let mut sut = session();
@@ -64,7 +64,7 @@ fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
     }
     assert!(!sut.wants_input());
     assert!(taken < 1 << 20, "{taken} bytes were read");
-    // It is as silent as it is deaf.
+    // From now on the peer sends nothing either.
     for _ in 0..10 {
         let due = sut.poll_timeout().unwrap();
         sut.handle_timeout(due, WALL);
@@ -87,7 +87,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
         }
         out.clear();
         sut.poll_output(Tick::ZERO, WALL, 1000, &mut out);
-        // An answer without endpoints is a header of 16 bytes and nothing else that varies.
+        // In an answer without endpoints, the byte of the frame kind occurs only once, in the header.
         answers += out
             .iter()
             .filter(|byte| **byte == FrameKind::StreamEndpoints.number())
@@ -112,7 +112,7 @@ fn first_frame_must_be_short() {
         assert!(sut.wants_close().is_some(), "{kind} of {length} bytes");
         assert_eq!(sut.buffered_bytes(), 0);
     }
-    // Nor what follows.
+    // Later frames must be short too.
     let mut sut = session();
     sut.handle_input(Tick::ZERO, WALL, &question());
     sut.handle_input(Tick::ZERO, WALL, &header(FrameKind::Part, 1 << 20));
@@ -135,7 +135,7 @@ fn frame_sent_byte_by_byte_times_out() {
     for frame in frames {
         let mut sut = session();
         let mut now = Tick::ZERO;
-        // Behind a first question that is whole, so that the time for that does not end it.
+        // A complete request comes first, so that the session does not end because there was none in time.
         sut.handle_input(now, WALL, &question());
         for byte in &frame[..frame.len() - 1] {
             if sut.wants_close().is_some() {

@@ -1,5 +1,5 @@
-//! A few seeds of history; `make test` runs 50 simulated hours of them. One test, because a disk
-//! without room is a limit of the whole process.
+//! A few seeds of the simulation of history, of which `make test` runs 50 simulated hours. They share one
+//! test, because a full disk is simulated by a process-wide limit.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -20,7 +20,7 @@ fn rows_are_read_back_as_they_were_accepted_under_faults() {
         outcomes.push(outcome);
     }
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-    // A checker that checks nothing finds nothing.
+    // The checker had something to check.
     assert!(sum(|o| o.totals.durable) > 5_000);
     assert!(sum(|o| o.totals.rows) > 50_000);
     assert!(sum(|o| o.totals.moved) > 30);

@@ -1,4 +1,4 @@
-//! The simulator finds every bug that is planted, and none where none is.
+//! The simulator finds every planted bug, and reports no bug without one.
 //!
 //! `make test` runs it in the tree of `cargo xtask mutants`, with the feature `planted`.
 
@@ -11,9 +11,9 @@ use trunkline_sim::run::run;
 use trunkline_sim::{alarms, streams};
 use trunkline_types::planted::{Bug, plant};
 
-/// Seeds within which every bug has to be found.
+/// Seeds within which every bug must be found.
 const SEEDS: u64 = 1000;
-/// Seeds in which a fault that the product repairs has to be repaired.
+/// Seeds in which the product must repair a fault that it can repair.
 const MENDED: u64 = 100;
 
 #[test]
@@ -30,7 +30,7 @@ fn every_planted_bug_is_found() {
     );
 }
 
-/// Each of the bugs in streams, by something of which its sentence speaks.
+/// Every planted bug in streams violates one of the numbered invariants, or causes a panic.
 #[test]
 fn every_planted_bug_in_streams_is_found() {
     for bug in Bug::STREAMS {
@@ -76,7 +76,7 @@ fn no_bug_is_found_without_planted_bugs() {
     }
 }
 
-/// The totals without the repairs, which are the only permitted difference.
+/// Runs seeds with a bug whose effects the product repairs, without any violation. Returns the repairs.
 fn mended(bug: Bug, repairs: Repairs) -> Totals {
     let mut sum = Totals::default();
     for seed in 0..MENDED {
@@ -93,8 +93,8 @@ fn mended(bug: Bug, repairs: Repairs) -> Totals {
     sum
 }
 
-/// Updates that are dropped without a word are noticed by the running digest, and every view is the
-/// engine's 2 s after the heal.
+/// The running digest detects updates that are dropped silently, and every view matches the engine's 2 s
+/// after the heal.
 ///
 /// Behaviour: B-10.
 #[test]
@@ -103,7 +103,7 @@ fn silently_dropped_updates_are_detected_and_repaired() {
     assert!(sum.diverged > 0 && sum.repaired > 0, "{sum:?}");
 }
 
-/// A mark that is lost is set again by the sweep, within 64 keep-alives, and counted.
+/// The sweep sets a lost mark again within 64 keep-alives, and counts it.
 ///
 /// Behaviour: B-10.
 #[test]

@@ -1,5 +1,5 @@
-//! The simulator finds every bug that is planted in the history. In a program of its own, because a
-//! disk without room is a limit of the whole process.
+//! The simulator finds every bug planted in the history. This is a separate program, because a full disk is
+//! simulated by a process-wide limit.
 //!
 //! `make test` runs it in the tree of `cargo xtask mutants`, with the feature `planted`.
 
@@ -9,7 +9,7 @@ use trunkline_sim::history::plan::Plan;
 use trunkline_sim::report::find;
 use trunkline_types::planted::Bug;
 
-/// Seeds within which every bug has to be found.
+/// Seeds within which every bug must be found.
 const SEEDS: u64 = 300;
 
 #[test]

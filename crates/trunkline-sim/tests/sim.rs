@@ -1,4 +1,4 @@
-//! The simulator itself, and a few seeds of it; `make test` runs 50 simulated hours of them.
+//! Tests of the simulator, and a few of its seeds, of which `make test` runs 50 simulated hours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -18,7 +18,7 @@ fn passed(plan: Plan) -> Outcome {
     outcome
 }
 
-/// The thin path: written values arrive, and the ledgers of engine and client agree.
+/// The simplest plan: written values arrive, and the ledgers of engine and client agree.
 ///
 /// Behaviour: B-01, B-02, B-20.
 #[test]
@@ -50,7 +50,7 @@ fn a_seed_replays_bit_for_bit() {
 fn invariants_hold_under_faults() {
     let outcomes: Vec<_> = (0..7).map(|seed| passed(Plan::drawn(seed))).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-    // A checker that checks nothing finds nothing.
+    // The checker had something to check.
     assert!(sum(|o| o.totals.readings) > 5_000);
     assert!(sum(|o| o.totals.conditional) > 50);
     assert!(sum(|o| o.totals.groups) > 20);
@@ -61,7 +61,7 @@ fn invariants_hold_under_faults() {
     assert!(sum(|o| o.faults.values().sum::<u64>()) > 50);
 }
 
-/// The view of every client is the engine's 2 s after each heal.
+/// Every client's view matches the engine's 2 s after each heal.
 ///
 /// Behaviour: B-11.
 #[test]
@@ -72,8 +72,7 @@ fn views_converge_after_any_fault() {
     }
 }
 
-/// Wall clocks are set by hours and years while everything runs: nothing stalls, nothing is
-/// reordered.
+/// Wall clocks are stepped by hours and years during the run: nothing stalls, and nothing is reordered.
 ///
 /// Behaviour: B-42, B-01.
 #[test]
@@ -89,8 +88,8 @@ fn steps_of_the_clock_change_nothing() {
     }
 }
 
-/// Eight clients with equal demands on a line that carries a third of them get equal shares; a
-/// small one next to large ones gets no smaller share of its demand than they do.
+/// Eight clients with equal demands share a line that carries a third of their total, and get equal shares. A
+/// small client next to large ones gets no smaller share of its demand than they do.
 ///
 /// Behaviour: B-07.
 #[test]

@@ -1,4 +1,4 @@
-//! A few seeds of streams; `make test` runs 50 simulated hours of them.
+//! A few seeds of the simulation of streams, of which `make test` runs 50 simulated hours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -14,7 +14,7 @@ fn passed(plan: Plan) -> Outcome {
     outcome
 }
 
-/// The thin path: written elements are read, and the end is reported.
+/// The simplest plan: written elements are read, and the end is reported.
 ///
 /// Behaviour: NS-12, NS-30, NS-44, NS-68.
 #[test]
@@ -50,7 +50,7 @@ fn a_seed_replays_bit_for_bit() {
 fn invariants_hold_under_faults() {
     let outcomes: Vec<_> = (0..60).map(|seed| passed(Plan::drawn(seed))).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-    // A checker that checks nothing finds nothing.
+    // The checker had something to check.
     assert!(sum(|o| o.totals.delivered) > 5_000);
     assert!(sum(|o| o.totals.late) > 1_000);
     assert!(sum(|o| o.totals.flushed) > 100);

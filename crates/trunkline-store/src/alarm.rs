@@ -29,19 +29,19 @@ const KEPT: &str = "variable, alarm, definition, process, hidden, delayed_since"
 const ENTRY: &str = "number, at, event, count, variable, alarm, priority, area, description, \
                      from_state, who, remark";
 
-/// Drops the kept state of an alarm.
+/// Deletes the kept state of an alarm.
 const DELETE: &str = "DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2";
 
 /// Number of columns of [`RECORD`].
 const RECORD_COLUMNS: usize = 10;
 
-/// Returns the placeholders `?1, ?2, ..` of `count` columns.
+/// Returns the placeholders `?1, ?2, ..` for `count` columns.
 fn places(count: usize) -> String {
     let places: Vec<String> = (1..=count).map(|place| format!("?{place}")).collect();
     places.join(", ")
 }
 
-/// SQLite stores -0.0 as 0.0, for which the checksum of the row would be another one.
+/// SQLite stores -0.0 as 0.0, which would change the checksum of the row.
 fn real(number: Option<f64>) -> Option<f64> {
     number.map(|number| number + 0.0)
 }
@@ -113,7 +113,7 @@ pub(crate) fn of_library(
     Ok(states)
 }
 
-/// Drops the states of alarms that the library no longer has.
+/// Deletes the states of alarms that the library no longer has.
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
@@ -209,7 +209,7 @@ pub(crate) fn page(
     query: &AlarmJournalQuery,
 ) -> Result<AlarmJournalPage, Error> {
     let columns = format!("{ENTRY}, {RECORD}");
-    // Outside these numbers no entry is in the time asked for.
+    // No entry outside this range of numbers is within the requested time.
     let is_continued = query.from.is_some();
     let mut first = match query.since.filter(|_| !is_continued || query.newest_first) {
         Some(since) => JOURNAL.first_since(transaction, since)?.unwrap_or(u64::MAX),
@@ -273,7 +273,7 @@ fn entry(row: &Row<'_>) -> Result<AlarmEntry, Error> {
     })
 }
 
-/// Reads the columns of [`RECORD`], the first of which is `at`.
+/// Reads the columns of [`RECORD`], starting at column `at`.
 fn record(row: &Row<'_>, at: usize) -> Result<AlarmRecord, Error> {
     Ok(AlarmRecord {
         state: state(row, at)?,

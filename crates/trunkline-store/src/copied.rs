@@ -1,4 +1,4 @@
-//! Files of stores for backups: completes a copy, and keeps engines away from a file.
+//! Store files in backups: completes a copy, and locks a file against engines.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -11,19 +11,19 @@ use trunkline_engine::store::{Damage, StoreError};
 use crate::connect;
 use crate::error::Error;
 
-/// What a copy of a store has.
+/// The contents of a copied store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreContents {
     /// Identity of the store, which its copies share; `None` if it was damaged.
     pub engine_id: Option<[u8; 16]>,
-    /// Rows that were damaged already.
+    /// Rows that were already damaged.
     pub damage: Vec<Damage>,
 }
 
-/// Checks a copy of a store and its write-ahead log, and makes it one file.
+/// Checks a copy of a store and its write-ahead log, and merges them into one file.
 ///
 /// # Errors
-/// The copy is not a store, or it is damaged as a whole, or of a newer version.
+/// The copy is not a store, is damaged as a whole, or is of a newer version.
 pub fn settle(path: &Path) -> Result<StoreContents, StoreError> {
     try_settle(path).map_err(|error| error.of(path))
 }
@@ -48,8 +48,8 @@ fn try_settle(path: &Path) -> Result<StoreContents, Error> {
     }
 }
 
-/// Keeps engines of other processes from opening a store, until it is dropped, or this process closes
-/// the file elsewhere. The file may be renamed meanwhile.
+/// Prevents engines of other processes from opening a store. The lock ends when this is dropped, or when this
+/// process closes the file elsewhere. The file may be renamed in the meantime.
 #[derive(Debug)]
 pub struct StoreLock {
     _file: File,
@@ -65,8 +65,8 @@ impl StoreLock {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|error| Error::Io(error).of(path))?,
         };
-        // SQLite uses locks of this kind, and respects this one. A connection of SQLite would do more
-        // than to lock: it would write the log to the file, and remove a log by its name.
+        // SQLite uses and respects locks of this kind. A connection of SQLite would do more than lock: it
+        // would write the log to the file, and delete a log by its name.
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse.of(path)),

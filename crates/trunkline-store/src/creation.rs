@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use crate::error::Error;
 use crate::schema;
 
-/// SQLite's smallest page. A shorter file is no database.
+/// The smallest page size of SQLite. A shorter file is not a database.
 const MIN_DATABASE_BYTES: u64 = 512;
 /// Only the engine's user may read the store.
 const MODE: u32 = 0o600;

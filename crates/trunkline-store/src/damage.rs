@@ -13,7 +13,7 @@ use crate::error::Error;
 
 /// The rows of one table, in SQL terms.
 pub(crate) struct Rows {
-    /// Name of one row, for people.
+    /// Name of a row in messages.
     noun: &'static str,
     table: &'static str,
     /// The column that identifies a row.
@@ -22,8 +22,8 @@ pub(crate) struct Rows {
     columns: &'static str,
 }
 
-/// The tables whose damaged rows are moved. The audit and the alarm journal keep their damaged rows,
-/// because only their oldest entries may be removed.
+/// The tables whose damaged rows are moved. The audit and the alarm journal keep their damaged rows, because
+/// only their oldest entries may be removed.
 const TABLES: [Rows; 4] = [
     Rows {
         noun: "library",
@@ -134,7 +134,7 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, E
         if found == 0 {
             continue;
         }
-        // As text from which SQL restores every byte.
+        // Stored as text from which SQL restores every byte.
         let quoted: Vec<_> = columns
             .split(", ")
             .map(|one| format!("quote({one})"))

@@ -8,7 +8,7 @@ use rusqlite::types::FromSqlError;
 use trunkline_engine::store::{StoreError, StoreErrorKind};
 use trunkline_types::wire::DecodeError;
 
-/// The reason why a step failed.
+/// The reason for a failure.
 #[derive(Debug)]
 pub(crate) enum Error {
     Sqlite(rusqlite::Error),
@@ -64,8 +64,8 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
         Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
         Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
-        // The content read is not what was written: a column of another type, a missing row, or an
-        // invalid page.
+        // The content read is not the content written: a column has another type, a row is missing, or a page
+        // is invalid.
         _ => StoreErrorKind::Damaged(sentence),
     }
 }

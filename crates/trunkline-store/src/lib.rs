@@ -1,10 +1,10 @@
-//! The store of an engine's state over restarts, in an SQLite file: the count of its starts, the
-//! deployed libraries, the newest values of variables that retain them, the audit, and the states of
-//! alarms with their journal.
+//! The store, which keeps an engine's state across restarts in an SQLite file: the number of starts, the
+//! deployed libraries, the newest values of retained variables, the audit, and the states of alarms with
+//! their journal.
 //!
-//! Every call is one transaction that is on the disk when it returns (write-ahead log,
-//! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens
-//! in the state before the call or after it. Only one engine can open it at a time.
+//! Every call is one transaction, which is on the disk when the call returns (write-ahead log,
+//! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens in the
+//! state before or after the call. Only one engine can open it at a time.
 //!
 //! ```text
 //! start      count | engine_id                              one row
@@ -15,15 +15,15 @@
 //! alarm_journal  number | at | event | variable | alarm | priority | area | from_state | who ..
 //! ```
 //!
-//! Each row has a checksum in a further column, `sum`. A row that does not match it is moved to the
+//! Each row has a checksum in a further column, `sum`. A row that does not match its checksum is moved to the
 //! table `damaged` and reported; the rest of the store stays in use.
 //!
 //! # Layout
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
-//!   `alarm`: states of alarms and the entries of their journal; `log`: what both logs share.
-//! - `copied`: what a backup needs, for files that no engine uses.
+//!   `alarm`: states of alarms and the entries of their journal; `log`: the common part of both logs.
+//! - `copied`: files that no engine uses, for backups.
 //! - `error`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
@@ -61,8 +61,8 @@ use crate::error::Error;
 /// A store in a file. Its write-ahead log is next to it, with `-wal` appended to the name.
 pub struct SqliteStore {
     path: PathBuf,
-    /// `None` after an error of the disk. The system's cached content of the file is not trusted
-    /// then, and the next call opens the file again.
+    /// `None` after a disk error. The system's cached content of the file is then not trusted, and the next
+    /// call opens the file again.
     connection: Option<Connection>,
     /// Identity of the file opened first. A different file in its place is not this store.
     file: Option<FileId>,
@@ -84,8 +84,7 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Returns a store that is opened by its first use. If that fails, each further use tries
-    /// again.
+    /// Returns a store that is opened on first use. If that fails, each further use retries.
     pub fn unopened(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -123,8 +122,8 @@ impl SqliteStore {
                 let connection = none.insert(connection);
                 self.damage = damage;
                 match self.file {
-                    // Writes the content of the log, as of the failure of the disk, to the file and
-                    // to disk.
+                    // Writes the log to the file, and the file to the disk. The log is as the disk error left
+                    // it.
                     Some(_) => connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")?,
                     None => self.file = file_id(&self.path),
                 }
@@ -134,7 +133,7 @@ impl SqliteStore {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let value = work(&transaction)?;
         transaction.commit()?;
-        // A change to a file that was removed or replaced is lost.
+        // Changes to a file that was removed or replaced are lost.
         still_there(&self.path, self.file)?;
         Ok(value)
     }
@@ -164,8 +163,8 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     creation::create_if_missing(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if
-    // the header names a file format that it does not know.
+    // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if the
+    // header names a file format that it does not know.
     if OpenOptions::new().write(true).open(path).is_err() {
         return Err(Error::ReadOnly);
     }
@@ -174,9 +173,9 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
             "its header is not that of an SQLite file of a known version",
         ));
     }
-    // Another engine holds the lock as long as it runs, so waiting for it is left to the caller.
+    // Another engine holds the lock as long as it runs, so the caller decides whether to wait.
     connection.busy_timeout(Duration::ZERO)?;
-    // The lock is taken with the first access and kept, so the log needs no shared index file.
+    // The lock is taken on first access and kept, so the log needs no shared index file.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     let mode = |row: &Row<'_>| row.get::<_, String>(0);
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", mode)?;
@@ -208,8 +207,7 @@ impl Store for SqliteStore {
 
     fn begin_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
-            // The row is missing if it was damaged. The count then begins again, with a new engine
-            // id.
+            // The row is missing if it was damaged. The count then starts again, with a new engine id.
             transaction.execute(
                 "INSERT INTO start (count, engine_id) SELECT 0, randomblob(16)
                  WHERE NOT EXISTS (SELECT * FROM start)",

@@ -1,4 +1,4 @@
-//! A table of numbered entries, of which only the oldest are removed: the audit, the alarm journal.
+//! A table of numbered entries of which only the oldest are removed: the audit or the alarm journal.
 
 use rusqlite::{OptionalExtension, Transaction};
 use trunkline_engine::store::LogBound;
@@ -11,7 +11,7 @@ use crate::error::Error;
 #[derive(Clone, Copy)]
 pub(crate) struct Log {
     pub(crate) table: &'static str,
-    /// Its name in sentences.
+    /// Its name in messages.
     pub(crate) noun: &'static str,
 }
 
@@ -81,8 +81,8 @@ impl Log {
         Ok(end.filter(|end| *end >= first))
     }
 
-    /// Returns the smallest number of an entry from this time on. The sign lets SQLite use an index of
-    /// `at`, if there is one, instead of going through the numbers.
+    /// Returns the smallest number of an entry from this time on. The sign lets SQLite use an index on `at`,
+    /// if there is one, instead of scanning the numbers.
     pub(crate) fn first_since(
         self,
         transaction: &Transaction<'_>,

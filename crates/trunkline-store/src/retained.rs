@@ -1,4 +1,4 @@
-//! The newest values of variables that retain them.
+//! The newest values of retained variables.
 
 use std::collections::HashMap;
 
@@ -84,7 +84,7 @@ fn type_of(row: &Row<'_>) -> Result<DataType, Error> {
     Ok(data_type)
 }
 
-/// Drops the values of variables that the library no longer has, or has with another type.
+/// Deletes the values of variables that the library no longer has, or has with another type.
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
@@ -119,10 +119,10 @@ pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result
     Ok(())
 }
 
-/// Returns the bounds of a library's variable names: from the first one on, and before the second.
-/// The character after `/` is `0`.
+/// Returns the bounds of a library's variable names: the first one inclusive, the second one exclusive. `0`
+/// is the character after `/`.
 pub(crate) fn names_of(library: &str) -> [String; 2] {
-    // Spelled as in full names, however the library's own name is spelled.
+    // Spelled as in full names, regardless of the spelling of the library's own name.
     let name = Name::join(library, "x");
     let spelt = name
         .as_ref()

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
-/// Version of the tables. It rises with every change of them.
+/// Version of the tables. It rises with every change to them.
 const FORM: u32 = 5;
 
 const TABLES: &str = "
@@ -30,8 +30,8 @@ CREATE TABLE retained (
 ) WITHOUT ROWID;
 ";
 
-/// Added in version 2. Entries are appended, numbered without a gap, and only the oldest are
-/// removed. SQLite itself refuses everything else, whichever program requests it.
+/// Added in version 2. Entries are appended and numbered without gaps, and only the oldest are removed.
+/// SQLite itself refuses everything else, regardless of the program that requests it.
 const AUDIT: &str = "
 CREATE TABLE audit (
     number   INTEGER PRIMARY KEY,
@@ -87,7 +87,7 @@ CREATE TABLE damaged (
 );
 ";
 
-/// Added in version 5. Entries of the journal are treated as those of the audit.
+/// Added in version 5. Entries of the journal follow the same rules as those of the audit.
 const ALARMS: &str = "
 CREATE TABLE alarm_state (
     variable        TEXT NOT NULL,
@@ -184,7 +184,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
         "ok" => {}
         what => return Err(Error::damaged(what)),
     }
-    // The definitions of the tables are text in the file. An altered one would read other columns.
+    // The definitions of the tables are text in the file. An altered definition would read other columns.
     if definitions(connection)? != expected_definitions()? {
         return Err(Error::damaged("its tables are not those of a store"));
     }

@@ -54,14 +54,14 @@ fn states_and_journal_survive_a_restart() {
     let mut store = open(&path);
     assert_eq!(store.alarm_journal_end(), Ok(30));
     assert_eq!(all(&mut store, &AlarmJournalQuery::default()), entries);
-    // A step whose end is not known is repeated, and nothing is doubled.
+    // A step with an unknown outcome is repeated without doubling anything.
     let end = store.keep_alarms(&kept_alarms(1, 8), &alarm_entries(21..=31), keep(100));
     assert_eq!(end, Ok(31));
     let every = AlarmJournalQuery::default();
     assert_eq!(all(&mut store, &every), alarm_entries(1..=31));
 }
 
-/// SQLite knows no -0.0.
+/// SQLite has no -0.0.
 #[test]
 fn negative_zero_damages_no_row() {
     let (_folder, path) = place();
@@ -122,7 +122,7 @@ fn queries_find_by_time_area_name_priority_and_state() {
         ..AlarmJournalQuery::default()
     };
     let found = numbers(&all(&mut store, &query));
-    // Entries of missing changes, each seventh, are found whatever the area.
+    // Entries about missing changes, every seventh, are found in every area.
     let is_wanted = |number: &u64| number % 2 == 1 || number.is_multiple_of(7);
     assert_eq!(found, (100..200).filter(is_wanted).collect::<Vec<_>>());
     let newest = AlarmJournalQuery {
@@ -171,7 +171,7 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     );
 }
 
-/// Whichever program tries it.
+/// This holds for every program that opens the file.
 #[test]
 fn entries_cannot_be_modified_or_removed() {
     let (_folder, path) = place();
@@ -190,7 +190,7 @@ fn entries_cannot_be_modified_or_removed() {
     }
 }
 
-/// A store of version 4 has no alarms; its content is kept.
+/// A store of version 4 gets the tables of alarms, and keeps its content.
 #[test]
 fn store_of_version_4_gets_alarms() {
     let (_folder, path) = place();

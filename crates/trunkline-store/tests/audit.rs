@@ -14,7 +14,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
 
-/// Every page of an answer, and how many there were.
+/// Returns all pages of an answer, and their number.
 fn all(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {
     let (mut found, mut pages, mut query) = (Vec::new(), 0, query.clone());
     loop {
@@ -56,13 +56,13 @@ fn entries_survive_a_restart_and_numbers_continue() {
     let (mut found, _) = all(&mut store, &newest_first);
     found.reverse();
     assert!(found == written);
-    // Libraries come and go without it.
+    // Saving and removing libraries does not affect the audit.
     store.save_library(&library("plant", 3)).unwrap();
     store.remove_library("plant").unwrap();
     assert_eq!(store.audit_end(), Ok(1200));
 }
 
-/// A step with an unknown outcome is repeated.
+/// A step with an unknown outcome is repeated without doubling entries.
 #[test]
 fn entries_appended_again_exist_once() {
     let (_folder, path) = place();
@@ -106,7 +106,7 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     let said = format!(" to {}, from ", page.removed);
     assert!(removal.new.contains(&said), "{said}: {}", removal.new);
     assert!(removal.new.contains("from 2023-11-14T"), "{}", removal.new);
-    // A smaller bound holds from the next entry on; one is always left, so numbers continue.
+    // A smaller bound applies from the next entry on. One entry always stays, so numbers continue.
     let next = last + 1;
     assert_eq!(
         store.append_audit(&entries(next..=next), keep(0)),
@@ -174,7 +174,7 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
             .when
             .saturating_add_nanos(seconds * 1_000_000_000),
     };
-    // The first is a tenth older than it may be, not more.
+    // The first entry is a tenth older than allowed, and not more.
     assert_eq!(store.append_audit(&written[..110], bound(110)), Ok(110));
     assert_eq!(store.append_audit(&written[110..111], bound(111)), Ok(112));
     let page = store.audit(&AuditQuery::default()).unwrap();
@@ -185,7 +185,7 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
         "{}",
         removal.new
     );
-    // However old all of them are, the last one stays, so numbers continue.
+    // However old all entries are, the last one stays, so numbers continue.
     assert_eq!(store.append_audit(&[], bound(10_000)), Ok(113));
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (111, 2));
@@ -276,7 +276,7 @@ fn page_examines_a_bounded_number_of_entries() {
     assert_eq!(all(&mut store, &query), (Vec::new(), 2));
 }
 
-/// Also not another program that opens the file.
+/// Other programs that open the file cannot do so either.
 ///
 /// Behaviour: B-24.
 #[test]

@@ -1,5 +1,5 @@
-//! A store with any one bit flipped returns the saved content, or names the damage: never a value
-//! that was not stored, and never less without a report.
+//! A store with any single bit flipped returns the saved content or names the damage. It never returns a
+//! value that was not stored, and never less than was stored without a report.
 
 #![allow(
     clippy::expect_used,
@@ -21,7 +21,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, KeptAlarm};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
-/// Everything that a store gives.
+/// Everything that a store returns.
 #[derive(Debug)]
 struct Contents {
     start: Start,
@@ -83,7 +83,7 @@ fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError
     found
 }
 
-/// Every bit of SQLite's header, and bits of the other bytes that are not zero, drawn by `SEED`.
+/// Every bit of SQLite's header, and bits of other non-zero bytes, drawn with `SEED`.
 #[test]
 fn flipped_bit_is_reported_or_harmless() {
     let (folder, path) = saved();
@@ -98,7 +98,7 @@ fn flipped_bit_is_reported_or_harmless() {
         .unwrap_or(1);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bits: Vec<usize> = (0..100 * 8).collect();
-    // The first page has the definitions of the tables, the others have the content.
+    // The first page has the definitions of the tables; the others have the content.
     for (from, end, count) in [(100, 4096, 200), (4096, whole.len(), 1000)] {
         let used: Vec<usize> = (from..end).filter(|at| whole[*at] != 0).collect();
         let mut draw = || used[random.usize(..used.len())] * 8 + random.usize(..8);
@@ -148,7 +148,7 @@ fn flipped_bit_is_reported_or_harmless() {
             "{at}: {lost} values are gone"
         );
         assert_eq!(found.audit.len(), expected.audit.len(), "{at}");
-        // The bit may also be one of the entry's number.
+        // The flipped bit may also be in the entry's number.
         let entries = found.audit.iter().zip(&expected.audit);
         let changed: Vec<_> = entries
             .filter(|(entry, expected)| entry != expected)
@@ -182,7 +182,7 @@ fn flipped_bit_is_reported_or_harmless() {
     assert!(confined > 100, "{confined} confined to a row");
 }
 
-/// The rest of the store is used, and the damage stays known across further starts.
+/// The rest of the store stays in use, and the damage is reported again at further starts.
 #[test]
 fn a_damaged_value_is_kept_apart_and_named() {
     let (folder, path) = saved();

@@ -1,4 +1,4 @@
-//! Saved content is read back by any engine, with any file in place of the store.
+//! Saved content is read back by any engine; the store is tested with all kinds of files in its place.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
@@ -14,7 +14,7 @@ use trunkline_engine::store::{Start, Store, StoreErrorKind, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
 
-/// The fault of a store at that path.
+/// Returns the error of opening the store at this path.
 fn error_kind(path: &PathBuf) -> StoreErrorKind {
     SqliteStore::open(path)
         .expect_err("it cannot be opened")
@@ -36,8 +36,8 @@ fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
     assert_ne!(other.engine_id, first.engine_id);
 }
 
-/// Two starts with the same count differ, as after a backup was put back or a store recreated, and
-/// every JSON reader takes the number exactly.
+/// Two starts with the same count differ, as after a backup was restored or a store recreated, and every JSON
+/// reader reads the epoch exactly.
 #[test]
 fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
     let start = |count| Start {
@@ -72,7 +72,7 @@ fn libraries_are_restored_in_order_with_their_states() {
     expected[1].state = LibraryState::Stopped;
     assert_eq!(open(&path).libraries(), Ok(expected.clone()));
 
-    // One that is saved again keeps its place.
+    // A library that is saved again keeps its place.
     expected[0] = library("b", 7);
     let mut store = open(&path);
     store.save_library(&expected[0]).expect("there is room");
@@ -96,7 +96,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
         value("plant/v1", Value::F64(1.5)),
         value("plant/v2", Value::F64(2.5)),
     ];
-    // Names that sort before and after those of the library, and share its first letters.
+    // Names that sort before and after those of the library, and begin with the same letters.
     let others = [
         value("plan/v0", Value::Bool(true)),
         value("plant two/v0", Value::Bool(true)),
@@ -114,7 +114,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
     let mut store = open(&path);
     let expected = [values[0].clone(), newer, values[2].clone()];
     assert_eq!(store.retained("plant"), Ok(expected.to_vec()));
-    // The library loses a variable, and another becomes something else.
+    // The library loses a variable, and another variable changes its type.
     let mut smaller = library("plant", 2);
     smaller.definition.variables[1] =
         trunkline_types::VariableDefinition::new("v1", DataType::Bool);
@@ -205,7 +205,7 @@ fn read_only_file_is_reported() {
     assert_eq!(error_kind(&path), StoreErrorKind::ReadOnly);
 }
 
-/// A store truncated at any byte is opened with the rest, or refused; nothing panics.
+/// A truncated store is opened with all its libraries, or refused as damaged. Altered bytes cause no panic.
 #[test]
 fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     let (folder, path) = place();
@@ -240,7 +240,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     for at in (0..whole.len()).step_by(97) {
         let mut altered = whole.clone();
         altered[at] ^= 0x55;
-        // It is reported or not noticed, but nothing panics.
+        // The change may be reported or not.
         let _: Result<Vec<StoredLibrary>, _> = look(&altered);
     }
 }

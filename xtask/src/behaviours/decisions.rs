@@ -1,4 +1,4 @@
-//! Finds the behaviours a decision record says do not apply.
+//! Finds the behaviours that do not apply according to a decision record.
 
 use super::RULE;
 use super::specification::Specification;

@@ -1,10 +1,10 @@
-//! `cargo xtask behaviours`: which behaviour of the specification is checked by which test.
+//! `cargo xtask behaviours`: which tests check which behaviours of the specification.
 //!
-//! The specification gives every behaviour an id. A test names the ids it checks in the line above
-//! it, in the form `/// Behaviour: SP-10, SP-14..SP-16.`; a decision record may instead say
-//! `Does not apply: DP-11 — reason`. From both, and from nothing else, `--page` writes the page
-//! `docs/reference/behaviours.md` of the book, which git does not keep. An id nobody names is shown
-//! as open.
+//! The specification gives every behaviour an id. A test names the ids that it checks in the line above it,
+//! in the form `/// Behaviour: SP-10, SP-14..SP-16.`. A decision record may instead state
+//! `Does not apply: DP-11 — reason`. From these two sources alone, `--page` writes the page
+//! `docs/reference/behaviours.md` of the book, which git ignores. An id that neither source names is shown as
+//! open.
 
 mod decisions;
 mod page;

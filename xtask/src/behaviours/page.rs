@@ -15,7 +15,7 @@ names the ids it checks in a comment above it; a decision record may say why a b
 apply. What nobody names is **open**.
 ";
 
-/// The page as a whole.
+/// Returns the whole page.
 pub(super) fn write(coverage: &Coverage<'_>) -> String {
     let mut page = format!("{HEAD}\n{}.\n", coverage.summary());
     for (heading, behaviours) in &coverage.specification.sections {
@@ -51,7 +51,7 @@ fn row(coverage: &Coverage<'_>, behaviour: &Behaviour) -> String {
     format!("| {} | {} | {by} |", behaviour.id, cell(&behaviour.text))
 }
 
-/// A path of the repository as a link from the page.
+/// Returns a path of the repository as a link from the page.
 fn link(path: &str) -> String {
     match path.strip_prefix("docs/") {
         Some(below) => format!("../{below}"),

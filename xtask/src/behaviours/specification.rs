@@ -25,7 +25,7 @@ impl Specification {
     ///
     /// # Errors
     ///
-    /// When an id occurs twice, or when there is no id at all.
+    /// If an id occurs twice, or if there is no id.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut sections: Vec<(String, Vec<Behaviour>)> = Vec::new();
         for line in text.lines() {
@@ -70,11 +70,11 @@ impl Specification {
             .collect()
     }
 
-    /// Turns `SP-10, SP-14..SP-16` into the ids meant.
+    /// Expands `SP-10, SP-14..SP-16` into its ids.
     ///
     /// # Errors
     ///
-    /// A sentence, when a word is not an id, or is not in the specification.
+    /// A message, if a word is not an id or is not in the specification.
     pub(super) fn expand(&self, list: &str) -> Result<Vec<String>, String> {
         let mut ids = Vec::new();
         for word in list.split(',').map(str::trim) {

@@ -1,5 +1,4 @@
-//! Parts of pages that are made from a source: between `<!-- generated: NAME -->` and
-//! `<!-- end -->`.
+//! Parts of pages that are generated from a source: between `<!-- generated: NAME -->` and `<!-- end -->`.
 
 use std::fmt::Write as _;
 
@@ -15,7 +14,7 @@ use crate::tree::Tree;
 pub(super) const SCHEMA: &str = "docs/reference/json.schema.json";
 const REASONS: &str = "crates/trunkline-types/src/quality.rs";
 
-/// The pages with a generated part: path, name of the part, and what makes it.
+/// The pages with a generated part: path, name of the part, and its generator.
 type Make = fn(&Tree) -> Result<String, String>;
 const BLOCKS: &[(&str, &str, Make)] = &[
     ("README.md", "crates", crates),
@@ -36,7 +35,7 @@ const BLOCKS: &[(&str, &str, Make)] = &[
     ("docs/reference/quality.md", "reasons", reasons),
 ];
 
-/// The pages with their parts recreated.
+/// Returns the pages with their parts generated again.
 pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>, String> {
     let mut pages: Vec<Page> = Vec::new();
     for (path, name, make) in BLOCKS {
@@ -54,10 +53,10 @@ pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>
     Ok(pages)
 }
 
-/// The page of configuration keys, when the binary tells them.
+/// Returns the page of configuration keys, if the binary reports them.
 pub(super) fn configuration(tree: &Tree, help: &Help, findings: &mut Vec<Finding>) -> Option<Page> {
     let path = "docs/reference/configuration.md";
-    // The page may be held by the configuration's own tests instead; then it has no marker.
+    // The tests of the configuration may check the page instead; then it has no marker.
     let has_marker = tree
         .text(path)
         .is_some_and(|text| text.contains("<!-- generated: keys -->"));
@@ -96,7 +95,7 @@ fn fill_one(
     None
 }
 
-/// `text` with the part `name` replaced; none when its marks are missing.
+/// Returns `text` with the part `name` replaced; `None` if its markers are missing.
 pub(super) fn replace(text: &str, name: &str, part: &str) -> Option<String> {
     let begin = format!("<!-- generated: {name} -->\n");
     let start = text.find(&begin)? + begin.len();
@@ -104,7 +103,7 @@ pub(super) fn replace(text: &str, name: &str, part: &str) -> Option<String> {
     Some(format!("{}\n{part}\n{}", &text[..start], &text[end..]))
 }
 
-/// A table of the crates, from their manifests.
+/// Returns a table of the crates, from their manifests.
 fn crates(tree: &Tree) -> Result<String, String> {
     let mut table = "| Crate | Contents |\n|---|---|\n".to_owned();
     for (path, text) in tree.with_ending("toml") {
@@ -124,7 +123,7 @@ fn crates(tree: &Tree) -> Result<String, String> {
     Ok(table)
 }
 
-/// A program, without the comment above it on how to run it.
+/// Returns a program without the comment above it, which says how to run it.
 fn example(tree: &Tree, path: &str) -> Result<String, String> {
     let text = tree
         .text(path)

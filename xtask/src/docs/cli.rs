@@ -33,9 +33,8 @@ pub(super) struct Help {
 /// A section of a configuration file.
 #[derive(Debug, Deserialize)]
 pub(super) struct Section {
-    /// How it is written, such as `[engine]`.
+    /// The section as written, such as `[engine]`.
     pub section: String,
-    /// Its keys.
     pub keys: Vec<Key>,
 }
 
@@ -50,10 +49,9 @@ pub(super) struct Key {
     pub meaning: String,
 }
 
-/// One command.
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
-    /// As it is typed, after the name of its parent command.
+    /// The name as typed, after the name of its parent command.
     pub name: String,
     /// Its description, one sentence or more.
     pub about: String,
@@ -65,7 +63,6 @@ pub(super) struct Command {
     /// Codes it may end with.
     #[serde(default)]
     pub exit_codes: Vec<u8>,
-    /// Its subcommands.
     #[serde(default)]
     pub commands: Vec<Command>,
 }
@@ -95,11 +92,11 @@ pub(super) struct Arg {
 pub(super) enum Answer {
     /// It answered: its help, and the schema of its output.
     Help(Help, String),
-    /// There is none, and none was required.
+    /// There is no binary, and none was required.
     NoBinary(String),
 }
 
-/// Asks the binary, when there is one.
+/// Asks the binary for its description, if there is a binary.
 pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
     let binary = match &options.binary {
         Some(path) => path.clone(),
@@ -168,7 +165,7 @@ pub(super) fn parse(json: &[u8]) -> Result<Help, String> {
     }
 }
 
-/// The page as a whole.
+/// Returns the whole page.
 pub(super) fn write(help: &Help) -> String {
     let mut page = "\
 # Command line
@@ -211,7 +208,7 @@ fn write_command(page: &mut String, heading: &str, name: &str, command: &Command
     }
 }
 
-/// The tables of the keys of a configuration file.
+/// Returns the tables of the keys of a configuration file.
 pub(super) fn write_configuration(help: &Help) -> String {
     let mut text = String::new();
     for section in &help.configuration {

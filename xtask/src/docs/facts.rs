@@ -1,4 +1,4 @@
-//! Facts the texts repeat, compared with their source.
+//! Facts that the texts repeat, compared with their source.
 
 use super::RULE;
 use super::cli::Help;
@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 const EXIT_CODES: &str = "docs/reference/exit-codes.md";
 
-/// The Rust version the texts ask for is the one the workspace asks for.
+/// The texts name the same Rust version as the workspace.
 pub(super) fn rust_version(tree: &Tree) -> Vec<Finding> {
     let manifest = tree.text("Cargo.toml").unwrap_or_default();
     let line = manifest
@@ -44,7 +44,7 @@ fn rust_versions_in(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Every exit code a command may end with is explained.
+/// The documentation explains every exit code of a command.
 pub(super) fn exit_codes(tree: &Tree, help: &Help) -> Vec<Finding> {
     let page = tree.text(EXIT_CODES).unwrap_or_default();
     let mut codes: Vec<u8> = help

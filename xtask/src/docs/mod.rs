@@ -1,11 +1,11 @@
-//! `cargo xtask docs`: reference pages made from their source, and facts the texts repeat.
+//! `cargo xtask docs`: reference pages generated from their source, and facts that the texts repeat.
 //!
-//! - [`cli`] writes `docs/reference/cli.md` and the schema of the output from what the binary says
+//! - [`cli`] writes `docs/reference/cli.md` and the schema of the output from the binary's description
 //!   of itself.
 //! - [`blocks`] fills the marked parts of pages: the crates in the README, the keys of the JSON
 //!   output and of configuration files, ...
-//! - [`summary`] finds pages the book does not list.
-//! - [`facts`] compares what the texts say with what the manifests say.
+//! - [`summary`] finds pages that the book does not list.
+//! - [`facts`] compares facts in the texts with the manifests.
 
 mod blocks;
 mod cli;
@@ -47,14 +47,14 @@ impl Options {
     }
 }
 
-/// A page as it should be.
+/// A page with its expected content.
 #[derive(Debug, PartialEq, Eq)]
 struct Page {
     path: String,
     text: String,
 }
 
-/// Writes the generated pages, or with `--check` compares them; checks the rest either way.
+/// Writes the generated pages, or compares them with `--check`. Checks the rest in both cases.
 pub(crate) fn run(tree: &Tree, words: &[String]) -> Result<Outcome, String> {
     let options = Options::parse(words)?;
     let mut outcome = Outcome::default();

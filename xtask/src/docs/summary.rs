@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Pages below `docs/` that the table of contents does not name, with the line to add.
+/// Returns the pages below `docs/` that the table of contents lacks, with the line to add.
 pub(super) fn unlisted_pages(tree: &Tree) -> Vec<Finding> {
     let listed: Vec<String> = Page::parse(tree.text(SUMMARY).unwrap_or_default())
         .links

@@ -1,5 +1,5 @@
-//! `cargo xtask layers`: the edges between crates are those of the table, and no others; within a
-//! crate, imports go from higher rooms to lower ones.
+//! `cargo xtask layers`: checks that the edges between crates are exactly those of the table, and that
+//! imports within a crate go from higher rooms to lower ones.
 
 pub(crate) mod rooms;
 mod table;
@@ -117,7 +117,7 @@ fn check_crate(facts: &CrateFacts) -> Vec<Finding> {
     findings
 }
 
-/// The table for people, with the crates that do not exist yet marked as planned.
+/// Returns the table in Markdown. Crates that do not exist yet are marked as planned.
 pub(crate) fn table_in_markdown(tree: &Tree) -> String {
     let mut text = "| Layer | Crate | May use | Unsafe | Why it is a crate |\n\
                     |---|---|---|---|---|\n"
@@ -166,7 +166,7 @@ fn banned_name(facts: &CrateFacts) -> Option<Finding> {
     ))
 }
 
-/// The folder of a crate of the table: crates that no user sees are next to `crates`.
+/// Returns the folder of a crate in the table. Crates that users do not see are next to `crates`.
 fn folder_of(name: &str) -> String {
     match name {
         "xtask" => name.to_owned(),

@@ -1,13 +1,13 @@
 //! The table of crates: layer, reason, permitted dependencies, and permitted unsafe code.
 //!
-//! Edges go only downward (or sideways within a layer where a row says so). Rows stand here before
-//! their crate exists; a crate that is not here is refused. A row is changed together with
-//! `docs/explanation/architecture.md`, section "Layers and crates", and a decision record.
+//! Edges go only downward (or sideways within a layer where a row permits it). A row may exist before its
+//! crate; a crate without a row is refused. Change a row together with `docs/explanation/architecture.md`,
+//! section "Layers and crates", and a decision record.
 
 /// The layer of a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// 0 is the ground; edges never go to a higher number.
+    /// 0 is the lowest layer; edges never go to a higher number.
     Level(u8),
     /// Drives and checks the others; nothing but tests depends on it.
     Development,
@@ -18,9 +18,9 @@ pub(crate) enum Layer {
 pub(crate) enum Unsafe {
     /// The crate root has `#![forbid(unsafe_code)]`.
     Forbid,
-    /// Little, and each block reviewed.
+    /// Little unsafe code, with each block reviewed.
     Reviewed,
-    /// Part of the crate's reason to exist.
+    /// Unsafe code is part of the crate's purpose.
     Allowed,
 }
 
@@ -42,7 +42,6 @@ pub(crate) enum May {
 pub(crate) struct Row {
     /// Name of the package.
     pub name: &'static str,
-    /// Its layer.
     pub layer: Layer,
     pub may: May,
     /// Its rule for unsafe code.
@@ -98,12 +97,12 @@ const FACADE: &str = "trunkline";
 /// The crate that tests of any crate may depend on.
 pub(crate) const SIMULATOR: &str = "trunkline-sim";
 
-/// Words without meaning; no crate may have such a name.
+/// Names without meaning, which no crate may have.
 pub(crate) const BANNED_NAMES: [&str; 8] = [
     "common", "core", "util", "utils", "misc", "helpers", "shared", "base",
 ];
 
-/// The table, from the ground up.
+/// The table, from the lowest layer up.
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Row] = &[
     row(TYPES, 0, Only(&[]), Forbid,

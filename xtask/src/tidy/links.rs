@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use crate::markdown::{Page, resolve};
 use crate::tree::Tree;
 
-/// Folders a code span may name a path in.
+/// Folders in which a code span may name a path.
 const FOLDERS: [&str; 8] = [
     "bench/",
     "crates/",
@@ -63,7 +63,7 @@ fn wrong_link(tree: &Tree, path: &str, page: &Page, target: &str) -> Option<Stri
     (!has_anchor).then(|| format!("{resolved} has no heading `#{anchor}`"))
 }
 
-/// A path in backticks exists. The changelog and the decisions may name deleted paths.
+/// Paths in backticks exist. The changelog and the decisions may name deleted paths.
 pub(super) fn paths_in_code_spans(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.with_ending("md") {
@@ -84,7 +84,7 @@ pub(super) fn paths_in_code_spans(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The path a code span names; none for commands, patterns and names with placeholders.
+/// Returns the path that a code span names; `None` for commands, patterns and names with placeholders.
 fn named_path(span: &str) -> Option<&str> {
     let is_path = FOLDERS.iter().any(|folder| span.starts_with(folder))
         && !span.contains(|c: char| c.is_whitespace() || "<>*{}$(),|".contains(c));

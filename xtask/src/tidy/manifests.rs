@@ -13,7 +13,7 @@ pub(super) fn licences(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Every member of the workspace takes the workspace's lints and describes itself.
+/// Every member of the workspace uses the workspace's lints and has a description.
 pub(super) fn lints_and_description(tree: &Tree) -> Vec<Finding> {
     let rule = "manifests";
     let mut findings = Vec::new();

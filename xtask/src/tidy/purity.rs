@@ -1,9 +1,8 @@
 //! The items that crates without threads, clocks and sockets may not use.
 //!
-//! Their locks, atomics and threads come from one `sync` module per crate (the standard library, or
-//! loom, or shuttle), so that a test can replace them; their time and bytes come as arguments.
-//! Each line is searched for words. A line that is a comment does not count, nor does anything from
-//! `mod tests {` on, which ends a file.
+//! Their locks, atomics and threads come from one `sync` module per crate (the standard library, or loom, or
+//! shuttle), so that a test can replace them. Time and bytes are arguments. The rules search each line for
+//! words, except comment lines and everything from `mod tests {` on, which ends a file.
 
 use crate::finding::Finding;
 use crate::tree::{Tree, is_test_file};
@@ -55,7 +54,7 @@ pub(super) fn primitives_outside_sync(tree: &Tree) -> Vec<Finding> {
     )
 }
 
-/// No socket, file, process, environment or clock.
+/// Crates without input and output use no socket, file, process, environment or clock.
 pub(super) fn environment_in_sans_io(tree: &Tree) -> Vec<Finding> {
     let reached = [
         "std::fs",

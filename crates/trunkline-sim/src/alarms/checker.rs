@@ -1,4 +1,4 @@
-//! Compares what the engine tells of its alarms with the models of them.
+//! Compares what the engine reports about its alarms with a model of each alarm.
 //!
 //! ```text
 //! values, actions, time --> models --expected--> untold
@@ -40,7 +40,7 @@ pub struct Totals {
     pub connections: u64,
 }
 
-/// The engine's word on whether the condition of an alarm is met.
+/// Returns whether the engine considers the condition of an alarm met.
 pub type Says<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
 
 /// Reads the variables that alarms refer to.
@@ -61,12 +61,12 @@ impl std::fmt::Debug for Referred<'_> {
 struct Variable {
     watched: Watched,
     models: Vec<Model>,
-    /// Its alarms continue as in an earlier run until it has a value of this run.
+    /// True until the variable has a value of this run. Until then its alarms continue as in the earlier run.
     waits: bool,
     newest: Option<Measured>,
 }
 
-/// Asks the engine where the page leaves the answer open: at the edge of the time of a rate.
+/// Asks the engine where the reference page permits both answers: at the edge of the time of a rate.
 fn asked(says: Says<'_>, name: &str, model: &Model) -> Option<bool> {
     let is_rate = matches!(model.definition.kind, AlarmKind::RateOfChange { .. });
     is_rate
@@ -74,7 +74,7 @@ fn asked(says: Says<'_>, name: &str, model: &Model) -> Option<bool> {
         .flatten()
 }
 
-/// The states of all alarms at a time.
+/// The states of all alarms at one time.
 pub type Snapshot = BTreeMap<Key, Kept>;
 
 #[derive(Debug, Default)]
@@ -83,19 +83,19 @@ pub struct AlarmChecker {
     pub violation: Option<String>,
     pub totals: Totals,
     variables: Vec<Variable>,
-    /// Changes that no step of the keeper has had yet, by alarm.
+    /// Changes that no step of the keeper has contained yet, by alarm.
     untold: BTreeMap<Key, VecDeque<Told>>,
     /// The states of each alarm in this run of the engine, each different from the one before.
     pub history: BTreeMap<Key, Vec<AlarmState>>,
     /// All entries of the journal, by number; those of the store itself are `None`.
     journal: BTreeMap<u64, Option<AlarmEntry>>,
-    /// What the store may hold: after a step that was cut off, either of two.
+    /// Possible contents of the store. There are several after an interrupted step.
     durable: Vec<(u64, Snapshot)>,
-    /// The step that failed, which is tried again before others.
+    /// A failed step, which must be retried before any other step.
     failed: Option<FailedStep>,
 }
 
-/// A step that failed, with what the store holds when it has succeeded.
+/// A failed step, and the content of the store once it has succeeded.
 #[derive(Debug)]
 struct FailedStep {
     states: Vec<KeptAlarm>,
@@ -103,7 +103,7 @@ struct FailedStep {
     expected: Snapshot,
 }
 
-/// Returns whether an alarm is one of these variables'.
+/// Returns true if one of these variables has this alarm.
 fn is_listed(variables: &[Watched], (variable, alarm): &Key) -> bool {
     variables.iter().any(|one| {
         format!("{LIBRARY}/{}", one.name) == *variable
@@ -112,7 +112,7 @@ fn is_listed(variables: &[Watched], (variable, alarm): &Key) -> bool {
 }
 
 impl AlarmChecker {
-    /// A checker of an engine with a new store.
+    /// Creates the checker of an engine with a new store.
     pub fn new() -> Self {
         Self {
             durable: vec![(0, Snapshot::new())],
@@ -136,7 +136,8 @@ impl AlarmChecker {
         variables.find(|one| one.watched.name == name)
     }
 
-    /// The engine has started with these variables, and found this in its store.
+    /// Records that the engine has started with these variables, and has found these states and this last
+    /// entry in its store.
     pub fn started(&mut self, variables: &[Watched], stored: &[KeptAlarm], end: u64, at: At) {
         self.totals.starts += 1;
         self.untold.clear();
@@ -212,7 +213,7 @@ impl AlarmChecker {
         }
     }
 
-    /// Has each model of a variable do something.
+    /// Applies `does` to each model of a variable.
     fn each(
         &mut self,
         name: &str,
@@ -232,7 +233,7 @@ impl AlarmChecker {
         self.tell(name, all);
     }
 
-    /// The variable has an update.
+    /// Records an update of the variable.
     pub fn updated(&mut self, name: &str, measured: Measured, at: At, says: Says<'_>) {
         self.totals.values += 1;
         let reason = measured.quality.reason();
@@ -253,7 +254,7 @@ impl AlarmChecker {
         });
     }
 
-    /// A value was within the deadband of the variable and did not become an update.
+    /// Checks a value that was within the variable's deadband and did not become an update.
     pub fn left_out(&mut self, name: &str, measured: Measured, at: At) {
         let Some(variable) = self.variable(name) else {
             return;
@@ -268,8 +269,8 @@ impl AlarmChecker {
         });
     }
 
-    /// The engine has looked at its timers. `read` reads the variables that alarms refer to, if they
-    /// are read.
+    /// Called after the engine has polled its timers. `read` reads the variables that alarms refer to; `None`
+    /// if the engine does not read them.
     pub fn passed(&mut self, at: At, read: Option<Referred<'_>>, says: Says<'_>) {
         for index in 0..self.variables.len() {
             let Some(name) = self
@@ -306,7 +307,7 @@ impl AlarmChecker {
         }
     }
 
-    /// An operator has done something with an alarm, and the engine answered.
+    /// Records an operator's action on an alarm, and the engine's answer.
     pub fn acted(
         &mut self,
         (name, alarm): (&str, &str),
@@ -336,8 +337,8 @@ impl AlarmChecker {
         }
     }
 
-    /// A library is saved: the store drops the states of alarms that it does not have. A step that
-    /// failed stores its own states all the same when it is tried again.
+    /// Called when a library is saved: the store drops the states of alarms that the library lacks. A failed
+    /// step still stores its own states when it is retried.
     pub fn saved(&mut self, variables: &[Watched]) {
         for (_, snapshot) in &mut self.durable {
             snapshot.retain(|key, _| is_listed(variables, key));
@@ -354,7 +355,7 @@ impl AlarmChecker {
         }
     }
 
-    /// The library was replaced. Returns the alarms that are others now.
+    /// Called when the library was replaced. Returns the alarms that have changed.
     pub fn redeployed(&mut self, variables: &[Watched], at: At) -> Vec<Key> {
         self.totals.redeployed += 1;
         let mut changed = Vec::new();
@@ -399,7 +400,7 @@ impl AlarmChecker {
             let is_of_earlier_run = newest.is_none_or(|newest| {
                 matches!(newest.quality.reason(), Reason::Initial | Reason::Retained)
             });
-            // The newest value is measured again, with the alarms as they are now.
+            // The alarms as they are now evaluate the newest value again.
             if let Some(newest) = newest.filter(|_| !(waits && is_of_earlier_run)) {
                 self.each(name, |model, _, _, told| {
                     model.measure(newest, at, None, told)
@@ -423,11 +424,11 @@ impl AlarmChecker {
         states
     }
 
-    /// The keeper has something stored. Compares its entries with what happened, and returns what the
-    /// store holds afterwards.
+    /// Called when the keeper stores a step. Compares its entries with what happened, and returns the states
+    /// that the store holds afterwards.
     pub fn offered(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
         if let Some(failed) = self.failed.take() {
-            // The step that failed, once more.
+            // The keeper retries the failed step.
             if (&*failed.states, &*failed.entries) != (states, entries) {
                 self.fail(|| {
                     format!("H-11: after {failed:?} another step follows: {states:?}, {entries:?}")
@@ -478,7 +479,7 @@ impl AlarmChecker {
         }
     }
 
-    /// The step is stored, up to entry `last`.
+    /// Records that the step is stored, up to entry `last`.
     pub fn stored(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
         self.totals.steps += 1;
         let own = entries.last().map_or(self.end(), |entry| entry.number);
@@ -488,7 +489,7 @@ impl AlarmChecker {
         self.durable = vec![(last, states)];
     }
 
-    /// The step failed, whether it is stored or not.
+    /// Records a failed step, which may have been stored nevertheless.
     pub fn step_failed(
         &mut self,
         states: &[KeptAlarm],
@@ -503,14 +504,14 @@ impl AlarmChecker {
         });
     }
 
-    /// The step was cut off. If it is stored, its last entry is `last`.
+    /// Records an interrupted step. If it was stored, its last entry is `last`.
     pub fn cut_off(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
         let before = self.durable.clone();
         self.stored(entries, states, last);
         self.durable.extend(before);
     }
 
-    /// Somebody has read a page of the journal, from this entry on. Returns the next number.
+    /// Checks a page of the journal that was read from entry `from` on. Returns the number of the next entry.
     pub fn read(&mut self, from: u64, page: &AlarmJournalPage) -> u64 {
         let mut next = from.max(page.removed + 1);
         for entry in &page.entries {
@@ -531,7 +532,7 @@ impl AlarmChecker {
         next
     }
 
-    /// Compares the states that the engine shows with the models.
+    /// Compares the states shown by the engine with the models.
     pub fn shown(&mut self, states: &BTreeMap<Key, (AlarmState, bool, Option<i64>)>) {
         let mut expected = BTreeMap::new();
         for variable in &self.variables {
@@ -549,8 +550,8 @@ impl AlarmChecker {
         }
     }
 
-    /// Compares a list that a client has received with the alarms that there are. Each state is one
-    /// from this place of its alarm's history on.
+    /// Compares a list received by a client with the existing alarms. Each state must occur in its alarm's
+    /// history, at the index in `from` or later.
     pub fn listed(&mut self, states: &BTreeMap<Key, AlarmState>, from: &BTreeMap<Key, usize>) {
         self.totals.listed += states.len() as u64;
         let alarms = self.alarms().into_iter();
@@ -570,7 +571,7 @@ impl AlarmChecker {
         }
     }
 
-    /// The alarms that there are, with their states.
+    /// Returns all alarms, with their states.
     pub fn alarms(&self) -> Vec<(String, String, String, AlarmState)> {
         let of = |variable: &Variable| {
             let name = variable.watched.name.clone();

@@ -20,36 +20,36 @@ use crate::rng::Rng;
 pub struct Client {
     pub remote: Remote,
     contract: Contract,
-    /// The subscription of the states, and its items.
+    /// The subscription to the states, and its items.
     states: Option<(SubscriptionId, Vec<Followed>)>,
     journal: Option<SubscriptionId>,
-    /// A page of the journal that it has asked for, and the entry that was announced then.
+    /// The request for a page of the journal, and the newest entry announced when it was made.
     page: Option<(RequestId<AlarmJournal>, u64)>,
     list: Option<(RequestId<Alarms>, Listed)>,
-    /// The session in which the list was last asked for.
+    /// The session in which the list was last requested.
     listed_in: u64,
-    /// The next entry of the journal that it wants, and the newest that was announced.
+    /// Number of the next entry of the journal to read, and of the newest entry announced.
     pub next: u64,
     newest: u64,
 }
 
-/// An alarm whose states it follows.
+/// An alarm whose states the program follows.
 #[derive(Debug)]
 struct Followed {
     item: Item,
     /// The start of the engine to which `item` refers.
     epoch: u64,
     last: Option<Position>,
-    /// The connection or the subscription has ended since then.
+    /// True if the connection or the subscription has ended since the last state.
     is_interrupted: bool,
 }
 
-/// What was known when the list was asked for.
+/// The checker's state when the list was requested.
 #[derive(Debug)]
 struct Listed {
     epoch: u64,
     redeployed: u64,
-    /// Places of the states of that time.
+    /// By alarm, the index in its history of the state at that time.
     from: BTreeMap<Key, usize>,
 }
 
@@ -68,14 +68,14 @@ impl Client {
         }
     }
 
-    /// The alarms are others now.
+    /// Ends the subscription to the states, because the alarms were replaced.
     pub fn replaced(&mut self) {
         if let Some((states, _)) = self.states.take() {
             self.remote.core.unsubscribe(states);
         }
     }
 
-    /// The engine has started, perhaps with other alarms.
+    /// Called when the engine has started, possibly with other alarms.
     pub fn started(&mut self, checker: &AlarmChecker) {
         let keys = keys(checker);
         let followed = self.states.iter().flat_map(|(_, items)| items);
@@ -84,8 +84,8 @@ impl Client {
         }
     }
 
-    /// The program's turn: it subscribes what it does not follow, takes everything that has arrived,
-    /// and asks for more. `epoch` is that of the engine.
+    /// Runs a turn of the program: it subscribes where it has no subscription, takes everything that has
+    /// arrived, and requests more. `epoch` is that of the engine.
     pub fn act(&mut self, now: Tick, epoch: u64, checker: &mut AlarmChecker, rng: &mut Rng) {
         self.subscribe(epoch, checker);
         self.take_states(now, epoch, checker);
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Takes a page of the journal, and asks for the next one until the announced entry was read.
+    /// Takes a page of the journal, and requests the next one until it has read the announced entry.
     fn take_journal(&mut self, now: Tick, checker: &mut AlarmChecker, rng: &mut Rng) {
         let core = &mut self.remote.core;
         while let Some(event) = self
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Asks for the list of all alarms, once for each session, and compares it.
+    /// Requests the list of all alarms once per session, and compares it.
     fn take_list(&mut self, epoch: u64, checker: &mut AlarmChecker) {
         let core = &mut self.remote.core;
         if let Some((list, before)) = self.list.take() {
@@ -222,7 +222,8 @@ impl Client {
         }
     }
 
-    /// Nothing is in transit: it has the newest state of each alarm, and every entry of the journal.
+    /// Checks that the client has the newest state of each alarm and every entry of the journal, once nothing
+    /// is in transit.
     pub fn check_settled(&self, end: u64, checker: &mut AlarmChecker) {
         if self.remote.core.session().is_none() {
             checker.fail(|| "B-11: a client is not connected".to_owned());
@@ -246,7 +247,7 @@ impl Followed {
         let before = self.last.replace(position);
         let is_interrupted = std::mem::take(&mut self.is_interrupted);
         if position.epoch != epoch {
-            // The states of earlier starts are not known any more.
+            // The states of earlier starts are no longer known.
             return;
         }
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
@@ -259,7 +260,7 @@ impl Followed {
             }
             return self.item.receive(text, None, checker);
         };
-        // Without subscribers a field is closed. One that is opened again begins with sequence 1.
+        // A field without subscribers is closed. When it is opened again, its sequence restarts at 1.
         let is_new_field = is_interrupted && position.sequence <= before.sequence;
         let missed = count(&lost);
         if !is_new_field && before.sequence + 1 + missed != position.sequence {
@@ -271,7 +272,7 @@ impl Followed {
     }
 }
 
-/// The alarms that there are.
+/// Returns the keys of all alarms.
 fn keys(checker: &AlarmChecker) -> Vec<Key> {
     let alarms = checker.alarms().into_iter();
     let keys = alarms.map(|(variable, alarm, ..)| (format!("{LIBRARY}/{variable}"), alarm));

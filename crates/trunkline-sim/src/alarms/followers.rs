@@ -1,4 +1,5 @@
-//! Those who follow alarms: by the states as fields of their variables, and by the journal.
+//! Subscribers in the engine's process: they follow alarms by the states as fields of their variables, and by
+//! the journal.
 
 use std::collections::BTreeMap;
 
@@ -19,33 +20,33 @@ impl Wake for Unheard {
     fn wake(&self) {}
 }
 
-/// A subscriber of the states of all alarms.
+/// A subscriber to the states of all alarms.
 #[derive(Debug)]
 pub struct Follower {
     contract: Contract,
     consumer: Option<Consumer>,
     /// By handle of the field.
     items: BTreeMap<u32, Item>,
-    /// The next entry of the journal that it wants.
+    /// Number of the next entry of the journal to read.
     pub next: u64,
 }
 
-/// What a subscriber has of one alarm.
+/// The states that a subscriber has received of one alarm.
 #[derive(Debug)]
 pub struct Item {
     pub key: Key,
-    /// Possible places, in the history of the alarm, of the state that it received last; empty before
-    /// the first one. A state may occur in several places.
+    /// Possible indexes in the alarm's history of the state received last; empty before the first one. A
+    /// state may occur several times.
     places: Vec<usize>,
-    /// Place of the oldest state that may come.
+    /// Index of the oldest state that may arrive.
     from: usize,
-    /// The alarm was replaced by another, so several states may have become one. The newest state
-    /// comes all the same.
+    /// The alarm was replaced by another one, so several states may have been merged. The newest state still
+    /// arrives.
     is_merged: bool,
 }
 
 impl Item {
-    /// An alarm whose present state comes first.
+    /// Creates the item of an alarm whose current state arrives first.
     pub fn new(key: Key, checker: &AlarmChecker) -> Self {
         let states = checker.history.get(&key);
         Self {
@@ -56,7 +57,7 @@ impl Item {
         }
     }
 
-    /// The present state comes first again: any state of this run of the engine.
+    /// Expects the current state first again, which may be any state of this run of the engine.
     pub fn restart(&mut self) {
         (self.places, self.from) = (Vec::new(), 0);
     }
@@ -68,7 +69,7 @@ impl Item {
         let states = checker.history.get(&self.key);
         let states = states.map_or(&[][..], Vec::as_slice);
         if text.is_empty() && self.is_merged {
-            // There is no alarm of this name any more; there may be one again.
+            // The alarm no longer exists, but there may be one of the same name again.
             (self.places, self.from) = (Vec::new(), states.len().saturating_sub(1));
             return;
         }
@@ -94,7 +95,8 @@ impl Item {
         }
     }
 
-    /// The alarm was replaced, and everything that waited was taken: the newest state has arrived.
+    /// Called after the alarm was replaced and everything that waited was taken: the newest state must have
+    /// arrived.
     fn settle_merged(&mut self, checker: &mut AlarmChecker) {
         let states = checker.history.get(&self.key);
         let states = states.map_or(&[][..], Vec::as_slice);
@@ -111,7 +113,7 @@ impl Item {
         });
     }
 
-    /// Nothing is in transit: the subscriber has the newest state, if there is such an alarm.
+    /// Checks that the subscriber has the newest state, if the alarm exists, once nothing is in transit.
     pub fn check_settled(&self, checker: &mut AlarmChecker) {
         let is_there = checker.alarms().into_iter().any(|(variable, alarm, ..)| {
             format!("{LIBRARY}/{variable}") == self.key.0 && alarm == self.key.1
@@ -138,13 +140,13 @@ impl Follower {
         }
     }
 
-    /// It has no connection any more.
+    /// Ends the subscription.
     pub fn disconnect(&mut self) {
         self.consumer = None;
         self.items.clear();
     }
 
-    /// Subscribes to the states of all alarms, unless it has.
+    /// Subscribes to the states of all alarms, unless it is subscribed already.
     pub fn connect(&mut self, engine: &Engine, checker: &mut AlarmChecker, at: At) {
         if self.consumer.is_none() {
             let consumer = Consumer::service(engine.clone(), Box::new(Unheard));
@@ -175,7 +177,7 @@ impl Follower {
         }
     }
 
-    /// These alarms were replaced by others of the same name, or removed.
+    /// Called when these alarms were removed, or replaced by others of the same name.
     pub fn replaced(&mut self, keys: &[Key]) {
         for item in self.items.values_mut() {
             if keys.contains(&item.key) {
@@ -184,7 +186,7 @@ impl Follower {
         }
     }
 
-    /// Takes everything that waits, and has it checked. With `is_settled`, nothing may be missing.
+    /// Takes everything that waits, and checks it. If `is_settled`, nothing may be missing.
     pub fn take(&mut self, checker: &mut AlarmChecker, is_settled: bool) {
         let Some(consumer) = &mut self.consumer else {
             return;
@@ -199,7 +201,7 @@ impl Follower {
             turns += 1;
         }
         if sink.ended {
-            // It did not keep up, and was told so. It begins again.
+            // The subscriber did not keep up and was notified of the overrun. It starts again.
             checker.totals.overrun += 1;
             return self.disconnect();
         }

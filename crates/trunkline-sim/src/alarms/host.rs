@@ -37,7 +37,7 @@ const SECTOR: usize = 512;
 pub enum Mode {
     Good,
     Full,
-    /// It fails after it has stored.
+    /// Reports a failure after it has stored the step.
     Unclear,
     /// The engine ends within a step.
     Cut {
@@ -45,7 +45,7 @@ pub enum Mode {
     },
 }
 
-/// What a kill or a loss of power leaves of the store: its files.
+/// The files of the store that a kill or a loss of power leaves behind.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
 /// Reads the files of a folder.
@@ -59,13 +59,13 @@ pub fn image_of(folder: &Path) -> Image {
     files
 }
 
-/// Mixes the files before a step and after it, as an end within the step may leave them. SQLite
-/// writes to its log and syncs it; then the step is done.
+/// Mixes the files from before and after a step, as an end within the step may leave them. SQLite writes to
+/// its log and syncs it; then the step is complete.
 fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
     let is_log = |name: &str| name.ends_with("-wal");
     let mut others = after.iter().filter(|(name, _)| !is_log(name));
     if others.any(|(name, bytes)| before.get(name) != Some(bytes)) {
-        // The log was moved to the file after the step.
+        // The log was copied to the database file after the step.
         return match rng.chance(0.5) {
             true => before.clone(),
             false => after.clone(),
@@ -83,7 +83,7 @@ fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> I
                 bytes.extend_from_slice(old.get(cut..).unwrap_or_default());
                 bytes
             }
-            // Each sector is the old or the new one.
+            // Each sector has the old or the new content.
             true => {
                 let length = match rng.chance(0.5) {
                     true => old.len(),
@@ -105,7 +105,7 @@ fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> I
     image
 }
 
-/// The store as the place of alarms, for one turn of the keeper.
+/// The store to which the keeper writes during one turn.
 struct Place<'a> {
     running: &'a mut SqliteStore,
     folder: &'a Path,
@@ -196,7 +196,7 @@ impl Wake for Bell {
 #[derive(Debug)]
 pub struct Host {
     folder: tempfile::TempDir,
-    /// Number of folders so far: each end of the engine leaves a new one.
+    /// Number of folders so far: each end of the engine creates a new one.
     folders: u32,
     epoch: u64,
     pub entries_max: u64,
@@ -205,7 +205,7 @@ pub struct Host {
 
 impl Host {
     pub fn new(entries_max: u64) -> std::io::Result<Self> {
-        // In memory where that is possible: every step syncs.
+        // In memory if possible, because every step syncs.
         let in_memory = tempfile::tempdir_in("/dev/shm");
         let host = Self {
             folder: in_memory.or_else(|_| tempfile::tempdir())?,
@@ -236,8 +236,8 @@ impl Host {
         Ok(())
     }
 
-    /// Starts the process as the product does: states are given to the engine before the library
-    /// that is stored is deployed.
+    /// Starts the process as the product does: the engine gets the states before the stored library is
+    /// deployed.
     pub fn start(
         &mut self,
         saved: &[Watched],
@@ -281,7 +281,7 @@ impl Host {
         let kept = store.alarms(LIBRARY).map_err(text)?;
         let end = store.alarm_journal_end().map_err(text)?;
         checker.started(saved, &kept, end, at);
-        // The product's figures say it, once a second.
+        // The product publishes this number once a second, with its figures.
         let value = Value::U64(end);
         let mut write = Write::value(&value);
         write.origin = Origin::Source;
@@ -331,8 +331,8 @@ impl Host {
         Ok(())
     }
 
-    /// One turn of the keeper. Returns whether everything is stored, and what is left of the store
-    /// if the turn was cut off.
+    /// Runs a turn of the keeper. Returns true if everything is stored, and the remains of the store if the
+    /// turn was interrupted.
     pub fn keep(
         &mut self,
         mode: Mode,
@@ -361,7 +361,7 @@ impl Host {
         (is_kept, place.image)
     }
 
-    /// Stores the values that are retained.
+    /// Stores the retained values.
     pub fn retain(&mut self) -> Result<(), String> {
         let Some(running) = &mut self.running else {
             return Ok(());
@@ -418,7 +418,7 @@ impl Running {
         sink.0
     }
 
-    /// The engine's word on whether the condition of an alarm is met.
+    /// Returns whether the engine considers the condition of an alarm met.
     pub fn says(&self, name: &str, alarm: &str) -> Option<bool> {
         let caller = Caller::engine();
         let variable = self

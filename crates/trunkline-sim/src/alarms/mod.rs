@@ -4,12 +4,12 @@
 //! ```text
 //! Plan --> AlarmWorld: time, writes, operators, faults
 //!            |
-//!          Host: Engine + AlarmKeeper --Place--> SqliteStore     the real ones
+//!          Host: Engine + AlarmKeeper --Place--> SqliteStore     production code
 //!            |        |                    |
 //!            |     fields, journal    entries, states
 //!            |        v                    v
 //!            |     Followers, Clients -> AlarmChecker <-- Model of each alarm
-//!            +--- every value, action, look at the timers ----^
+//!            +--- every value, action, poll of the timers ----^
 //! ```
 
 pub mod checker;

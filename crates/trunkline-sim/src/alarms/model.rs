@@ -40,7 +40,7 @@ impl Measured {
     }
 }
 
-/// What the alarm is apart from being hidden.
+/// The state of an alarm, regardless of whether the alarm is hidden.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Process {
     Normal,
@@ -48,14 +48,14 @@ enum Process {
     Active {
         is_acknowledged: bool,
     },
-    /// The process is normal again, before anybody acknowledged the alarm.
+    /// The process returned to normal before the alarm was acknowledged.
     Returned,
     Latched {
         is_acknowledged: bool,
     },
 }
 
-/// A change that must be told.
+/// A change that the engine must report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     pub event: AlarmEvent,
@@ -68,7 +68,7 @@ pub struct Told {
     pub value: Option<Option<f64>>,
 }
 
-/// What survives a restart.
+/// The part of an alarm's state that survives a restart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
     definition: AlarmDefinition,
@@ -79,7 +79,7 @@ pub struct Kept {
     delayed_since: Option<Timestamp>,
 }
 
-/// The reason for which an action must be refused.
+/// The page requires that the action is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused;
 
@@ -89,14 +89,14 @@ pub struct Model {
     process: Process,
     suppressed: bool,
     out_of_service: bool,
-    /// The end of the shelving: by the monotonic clock, and as it is shown.
+    /// End of the shelving: by the monotonic clock, and as shown by the wall clock.
     shelved: Option<(Tick, Timestamp)>,
-    /// The condition, and the limit or setpoint that is another variable.
+    /// Whether the condition is met, and the value of the variable that gives the limit or setpoint.
     is_met: bool,
     operand: Option<f64>,
-    /// Usable values of the last `time` of a rate, oldest first.
+    /// Usable values of the last `time` of a rate of change, oldest first.
     recent: VecDeque<(Tick, f64)>,
-    /// The state follows the condition at this time, and the delay began at that one.
+    /// When the state follows the condition, and when the delay began.
     delay: Option<(Tick, Timestamp)>,
     /// The condition continues as it was before a restart.
     is_of_earlier_run: bool,
@@ -109,7 +109,7 @@ pub struct At {
     pub wall: Timestamp,
 }
 
-/// What a rate of change says of a condition.
+/// Whether a rate of change meets its condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Certainty {
     Met,
@@ -149,8 +149,8 @@ impl Model {
         }
     }
 
-    /// Continues an alarm of an earlier run: its delays and its shelving go on by the wall clock.
-    /// `None` if its definition is another one now.
+    /// Continues an alarm of an earlier run. Its delays and its shelving continue by the wall clock. Returns
+    /// `None` if its definition has changed.
     pub fn continued(definition: &AlarmDefinition, kept: &Kept, at: At) -> Option<Self> {
         if kept.definition != *definition {
             return None;
@@ -231,8 +231,8 @@ impl Model {
         !told.is_empty() || after.delay.is_some() != self.delay.is_some()
     }
 
-    /// Takes a value of the variable. `says` is the engine's word on whether the condition is met,
-    /// for a rate of change at the edge of its time.
+    /// Takes a value of the variable. `says` reports whether the engine considers the condition met, and is
+    /// used for a rate of change at the edge of its time.
     pub fn measure(
         &mut self,
         measured: Measured,
@@ -243,7 +243,7 @@ impl Model {
         if !self.definition.enabled {
             return;
         }
-        // A delay that has ended counts, even if nobody has looked at it since.
+        // A delay that has ended counts, even if the alarm has not been polled since.
         let value = Some(measured.number);
         let count = told.len();
         self.end_delay(at, value, told);
@@ -254,14 +254,15 @@ impl Model {
             self.recent.push_back((at.now, number));
         }
         self.is_met = self.condition(Some(measured), at, says);
-        // One value makes at most one change; another one waits for its own delay.
+        // A value makes at most one change. A second change waits for its own delay.
         match told.len() > count {
             true => self.follow_condition(at),
             false => self.end_delay(at, value, told),
         }
     }
 
-    /// The limit or the setpoint that is another variable; `None` while that has no good value.
+    /// Sets the limit or the setpoint that another variable gives; `None` while that variable has no good
+    /// value.
     pub fn set_operand(
         &mut self,
         operand: Option<f64>,
@@ -291,8 +292,8 @@ impl Model {
         });
     }
 
-    /// Ends the shelving and the delays whose time has come. `newest` is the newest number of the
-    /// variable in this run.
+    /// Ends the shelving and the delays that are due. `newest` is the newest number of the variable in this
+    /// run.
     pub fn pass(&mut self, at: At, says: Option<bool>, newest: Option<f64>, told: &mut Vec<Told>) {
         if self.shelved.is_some_and(|(end, _)| end <= at.now) {
             let event = AlarmEvent::Unshelve;
@@ -316,7 +317,7 @@ impl Model {
             && self.rate(at) == Certainty::Either
     }
 
-    /// Carries out what an operator does.
+    /// Carries out an operator's action.
     pub fn act(
         &mut self,
         action: AlarmAction,
@@ -382,7 +383,7 @@ impl Model {
         Ok(self.state())
     }
 
-    /// The alarm is removed, or its definition is changed.
+    /// Ends the alarm, because it is removed or its definition changes.
     pub fn remove(&self, at: At, told: &mut Vec<Told>) {
         let from = self.state();
         if from != AlarmState::Normal {
@@ -436,7 +437,7 @@ impl Model {
         }
     }
 
-    /// Begins a delay if the condition is not as the state has it; ends it if it is.
+    /// Begins a delay if the condition differs from the state, and ends it otherwise.
     fn follow_condition(&mut self, at: At) {
         let is_active = self.is_active();
         if self.is_met == is_active {
@@ -486,7 +487,7 @@ impl Model {
         }
     }
 
-    /// Whether the condition is met now.
+    /// Returns true if the condition is met now.
     fn condition(&mut self, measured: Option<Measured>, at: At, says: Option<bool>) -> bool {
         let usable = measured.filter(|one| !one.is_bad());
         let number = usable.and_then(|one| one.number);
@@ -503,7 +504,8 @@ impl Model {
                 let (Some(number), Some(limit)) = (number, self.operand) else {
                     return was_met;
                 };
-                // Past the limit by the deadband: written so that it is exact as the page says.
+                // Past the limit by the deadband, computed in the form that the page gives, so that it is
+                // exact.
                 let cleared = match level.is_high() {
                     true => number < limit - deadband,
                     false => number > limit + deadband,
@@ -561,7 +563,7 @@ impl Model {
         }
     }
 
-    /// Forgets values that no rate can need any more.
+    /// Drops values that no rate of change can need any more.
     pub fn forget_old(&mut self, now: Tick) {
         if let AlarmKind::RateOfChange { time, .. } = &self.definition.kind {
             let limit = *time + *time;
@@ -592,7 +594,7 @@ impl Kept {
             && stored.record.is_active == model.is_active()
     }
 
-    /// The end of an alarm whose definition has changed while the engine did not run.
+    /// Ends an alarm whose definition has changed while the engine was not running.
     pub fn remove(&self, at: At, told: &mut Vec<Told>) {
         self.model().remove(at, told);
     }

@@ -1,4 +1,5 @@
-//! What a seed determines before anything runs: variables with alarms, and the pace of everything.
+//! The plan of a run, drawn from its seed before anything runs: variables with alarms, and the pace of all
+//! actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub struct Watched {
 pub enum Follow {
     /// Every change; the subscription ends if more than this many wait.
     All(u32),
-    /// The newest ones, with a count of the others.
+    /// The newest changes, with a count of the others.
     Last(u32),
 }
 
@@ -76,7 +77,7 @@ pub struct Plan {
     pub variables: Vec<Watched>,
     /// Mean time between two actions.
     pub pace: Duration,
-    /// Longest time between two looks of the engine at its timers.
+    /// Longest time between two polls of the engine's timers.
     pub polls: Duration,
     /// Entries that the journal keeps.
     pub journal_entries: u64,
@@ -91,7 +92,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws a run. Times are in proportion to the pace, so a run in which little happens is longer.
+    /// Draws a plan. Times are proportional to the pace, so a run with few actions is longer.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x616c_6172_6d73);
         let pace = Duration::from_secs_f64(rng.magnitude(0.3, 12.0));
@@ -126,7 +127,7 @@ impl Plan {
     }
 }
 
-/// Returns one of these.
+/// Returns one of these values at random.
 pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.index(of.len())]
 }
@@ -201,7 +202,7 @@ fn alarm(watched: &Watched, rng: &mut Rng) -> AlarmDefinition {
     };
     let is_rate = matches!(kind, AlarmKind::RateOfChange { .. });
     let delay = |rng: &mut Rng| match is_rate || rng.chance(0.5) {
-        // The state of a rate follows its condition at once, so that the checker sees it.
+        // The state of a rate follows its condition immediately, so that the checker sees it.
         true => Duration::ZERO,
         false => Duration::from_millis(pick(rng, &[100, 1000, 5000, 60_000])),
     };
@@ -258,7 +259,7 @@ fn numeric(drawn: u64, has_deadband: bool, rng: &mut Rng) -> AlarmKind {
     }
 }
 
-/// The library with these variables, and those that suppress alarms and are limits.
+/// The library with these variables, and with those that suppress alarms or give limits.
 pub fn library(variables: &[Watched]) -> LibraryDefinition {
     let define = |path: &str, properties: Properties| VariableDefinition {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! The time and the order of everything: writes, operators, faults, and the turns of the engine.
+//! The time and the order of all events: writes, operators, faults, and the turns of the engine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::rng::Rng;
 use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// Time from the first change to the step that stores it, and until a failed one is tried again, as
-/// in the product.
+/// Time from the first change to the step that stores it, and time until a failed step is retried, as in the
+/// product.
 const GATHER: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_secs(1);
-/// The wall clock minus the monotonic one at first, in ns.
+/// Initial difference between the wall clock and the monotonic clock, in ns.
 const WALL: i64 = 1_790_000_000_000_000_000;
-/// Looks at the timers at one instant after which the engine is said to have no end.
+/// Number of polls at one instant after which the engine counts as stuck.
 const LOOKS_MAX: usize = 10_000;
-/// Time after the end of all faults in which the clients have everything: until a dead connection is
-/// noticed, and some dials. Time between two turns of their programs then.
+/// Time after the last fault within which the clients must have everything: it includes the detection of a
+/// dead connection and some dials. `PROMPT` is the time between two turns of their programs in that phase.
 const SETTLED: Duration = Duration::from_secs(25);
 const PROMPT: Duration = Duration::from_millis(100);
-/// Users who act on alarms.
+/// The users who operate alarms.
 const OPERATORS: [u32; 2] = [1, 2];
 
 #[derive(Debug)]
@@ -45,13 +45,13 @@ pub struct AlarmWorld {
     pub faults: BTreeMap<Fault, u64>,
     rng: Rng,
     host: Host,
-    /// The wall clock minus the monotonic one, in ns.
+    /// Difference between the wall clock and the monotonic clock, in ns.
     offset: i64,
-    /// The variables of the library that the store has, and of the one that is deployed.
+    /// The variables of the library in the store, which is also the deployed one.
     saved: Vec<Watched>,
-    /// Values of the variables that alarms refer to, written in this run, if they are good.
+    /// Good values that were written in this run to the variables that alarms refer to.
     referred: BTreeMap<String, Value>,
-    /// One of these has changed, or an alarm is new.
+    /// True if one of these values has changed, or an alarm is new.
     is_unread: bool,
     mode: Mode,
     heals_at: Tick,
@@ -61,9 +61,9 @@ pub struct AlarmWorld {
     strike_at: Vec<Tick>,
     start_at: Option<Tick>,
     followers: Vec<(Follower, Tick)>,
-    /// Each with the time of its program's next turn.
+    /// The clients, each with the time of its program's next turn.
     clients: Vec<(Client, Tick)>,
-    /// Each time a part of the run that a person may want to see.
+    /// Number of polls. The states are compared at every 64th.
     looks: u64,
 }
 
@@ -222,7 +222,7 @@ impl AlarmWorld {
         self.act_at = self.now.saturating_add(self.rng.wait(self.plan.pace));
     }
 
-    /// The engine looks at its timers until nothing is due.
+    /// Polls the engine's timers until nothing is due.
     fn look(&mut self) {
         let at = self.at();
         let Some(running) = &self.host.running else {
@@ -281,7 +281,7 @@ impl AlarmWorld {
         updates.len()
     }
 
-    /// Compares the states that the engine shows.
+    /// Compares the states shown by the engine.
     fn compare(&mut self) {
         let Some(running) = &self.host.running else {
             return;
@@ -299,7 +299,7 @@ impl AlarmWorld {
         self.checker.shown(&states.collect());
     }
 
-    /// A turn of the keeper.
+    /// Runs a turn of the keeper.
     fn keep(&mut self) {
         self.keep_at = None;
         let at = self.at();
@@ -322,7 +322,7 @@ impl AlarmWorld {
         }
     }
 
-    /// The engine ends without notice.
+    /// Ends the engine without notice.
     fn end(&mut self, image: Option<Image>) {
         let what = image.as_ref().map_or("between", |_| "within");
         self.trace
@@ -346,7 +346,7 @@ impl AlarmWorld {
         self.start_at = Some(self.now.saturating_add(pause));
     }
 
-    /// The time at which one of the clients, its sessions or its program has something to do.
+    /// Returns the time at which a client, one of its sessions or its program has something to do.
     fn clients_due(&self) -> Option<Tick> {
         let clients = self.clients.iter();
         let due =
@@ -354,7 +354,7 @@ impl AlarmWorld {
         due.min()
     }
 
-    /// Turns of the clients that are due, of their sessions, and of their programs.
+    /// Runs the turns that are due, of the clients, their sessions and their programs.
     fn turn_clients(&mut self) {
         let At { now, wall } = self.at();
         let Self {
@@ -384,7 +384,7 @@ impl AlarmWorld {
         }
     }
 
-    /// A turn of a subscriber.
+    /// Runs a turn of a subscriber.
     fn follow(&mut self, index: usize, is_settled: bool) {
         let at = self.at();
         let next = self.now.saturating_add(self.rng.wait(self.plan.turns));
@@ -484,7 +484,7 @@ impl AlarmWorld {
             None => _ = self.referred.insert(full, value),
         }
         self.is_unread = true;
-        // The engine reads it at its next look, which it is not woken for.
+        // The engine reads it at its next poll; the write does not wake it.
     }
 
     fn write(
@@ -524,7 +524,7 @@ impl AlarmWorld {
         }
     }
 
-    /// An operator acts on an alarm, or two at once; or on all of an area.
+    /// Lets an operator, or two at once, act on an alarm, or on all alarms of an area.
     fn operate(&mut self) {
         let alarms = self.checker.alarms();
         let rng = &mut self.rng;
@@ -772,7 +772,7 @@ impl AlarmWorld {
         }
         self.compare();
         for index in 0..self.followers.len() {
-            // One that has not kept up begins again.
+            // A subscriber that has not kept up starts again.
             self.follow(index, false);
             self.follow(index, true);
         }
@@ -814,7 +814,7 @@ impl AlarmWorld {
     }
 }
 
-/// A number around the limits that alarms have.
+/// Returns a number near the limits of alarms.
 fn number(rng: &mut Rng) -> f64 {
     let limit = pick(rng, &[10.0, 20.0, 50.0, 80.0, 90.0]);
     match rng.below(12) {

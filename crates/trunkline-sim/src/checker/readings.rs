@@ -7,7 +7,7 @@ use trunkline_types::{Contract, Position, Reading, Tick};
 use super::{Checker, Fate, Writer, number_of};
 use crate::plan::Repairs;
 
-/// The readings that one program has taken of one item.
+/// The readings that one program has taken from one item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Had {
     /// Position of the last reading.
@@ -40,7 +40,6 @@ pub struct Took<'a> {
     pub variable: u32,
     /// Contract of the subscription.
     pub contract: Contract,
-    /// The reading.
     pub reading: &'a Reading,
     /// All variables of the subscription.
     pub variables: &'a [u32],
@@ -49,10 +48,10 @@ pub struct Took<'a> {
 }
 
 impl Checker {
-    /// Returns true if the updates that an `all` subscription reports as lost to a disconnect
-    /// should have been kept: the client was away for a short time, and no more was written than
-    /// the bound. Updates sent to a session that is not known to be over cannot be given to the
-    /// next one.
+    /// Returns true if the updates that an `all` subscription reports as lost to a disconnect should have
+    /// been kept: the client was away for a short time, and the updates written meanwhile are within the
+    /// bound. The engine cannot give updates to the next session if it sent them to one that it did not know
+    /// to be over.
     fn should_have(&self, took: &Took<'_>, had: &Had, before: Position) -> bool {
         let Contract::All { elements, bytes } = took.contract else {
             return false;
@@ -251,7 +250,7 @@ impl Checker {
             }
         }
         self.totals.snapshots += u64::from(is_one_instant);
-        // Updates that the witness has not seen have no place among those of other variables.
+        // Updates that the witness has not seen cannot be ordered among those of other variables.
         if is_one_instant && newest >= next && !self.is_plain {
             self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
         }

@@ -1,8 +1,8 @@
-//! What was written, and how much of it must be read back.
+//! Records what was written, and checks how much of it is read back.
 //!
 //! ```text
 //! update --> waiting --commit reported--> durable
-//!                 \--end of the engine--> perhaps: there or not, but without a gap
+//!                 \--end of the engine--> uncertain: there or not, but without a gap
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ pub struct Totals {
     pub filled: u64,
 }
 
-/// A row, as it must be read back.
+/// A row, as a query must return it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
     /// Full name of the variable, and its type.
@@ -47,7 +47,7 @@ pub struct Line {
     pub key: RowKey,
     pub delay: i64,
     pub quality: u32,
-    /// In wire form.
+    /// The value in wire form.
     pub value: Vec<u8>,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Debug for Line {
     }
 }
 
-/// The identity of an update: its variable, epoch and sequence; and its time, because a variable that
-/// is deployed again begins with sequence 1.
+/// The identity of an update: its variable, epoch, sequence and time. The time is needed because a variable
+/// that is deployed again begins with sequence 1.
 pub type Update = (String, u64, u64, i64);
 
 fn update_of(line: &Line) -> Update {
@@ -76,11 +76,11 @@ fn update_of(line: &Line) -> Update {
     (line.variable.clone(), epoch, sequence, time)
 }
 
-/// What the pages of a query have.
+/// The content of all pages of a query.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub lines: Vec<Line>,
-    /// With the variable and its type.
+    /// The events, each with its variable and type.
     pub events: Vec<(String, String, HistoryEvent)>,
     pub states: Vec<String>,
 }
@@ -122,17 +122,17 @@ pub struct HistoryChecker {
     /// Every update of the variable that a program follows, by epoch and sequence.
     pub accepted: BTreeMap<(u64, u64), Line>,
     series: SeriesEvents,
-    /// How the runs of the engine ended, by epoch, as far as the next one must say it.
+    /// How the runs of the engine ended, by epoch, if the next start must report it.
     ends: BTreeMap<u64, HistoryEvent>,
     epoch: u64,
-    /// Some rows are removed when they are too old.
+    /// True if rows of some variables expire.
     expires: bool,
-    /// A file was damaged: rows may be missing if that is said.
+    /// A file was damaged: rows may be missing if the history reports that.
     pub is_damaged: bool,
 }
 
 impl HistoryChecker {
-    /// A checker of a new history. `expires` says that some rows are removed when they are too old.
+    /// Creates the checker of a new history. `expires` is true if rows of some variables expire.
     pub fn new(expires: bool) -> Self {
         Self {
             expires,
@@ -146,7 +146,7 @@ impl HistoryChecker {
         }
     }
 
-    /// A variable that is recorded has an update.
+    /// Records an update of a recorded variable.
     pub fn updated(&mut self, line: Line) {
         self.totals.updates += 1;
         self.totals.late += u64::from(line.key.sequence > LATE_SEQUENCES);
@@ -157,7 +157,7 @@ impl HistoryChecker {
         self.waiting.push(line);
     }
 
-    /// Everything that happened until now is reported as durable.
+    /// Called when the history reports everything so far as durable.
     pub fn committed(&mut self) {
         self.totals.commits += 1;
         self.series.committed();
@@ -167,12 +167,12 @@ impl HistoryChecker {
         }
     }
 
-    /// These variables are recorded now, each with its type, and no others.
+    /// Called when these variables are recorded, each with its type, and no others.
     pub fn deployed(&mut self, recorded: BTreeSet<(String, String)>) {
         self.series.deployed(recorded);
     }
 
-    /// Compares the events of series with those that happened. `is_complete` says that nothing waits.
+    /// Compares the events of series with those that happened. If `is_complete`, nothing waits.
     pub fn compare_events(&mut self, answer: &Answer, is_complete: bool) {
         if self.is_damaged {
             return;
@@ -193,7 +193,7 @@ impl HistoryChecker {
         self.waiting.len()
     }
 
-    /// The engine has stopped in an orderly way, or not.
+    /// Called when the engine has ended. `is_stopped` is true if it was stopped in an orderly way.
     pub fn ended(&mut self, is_stopped: bool) {
         let end = match is_stopped {
             true => HistoryEvent::Stopped,
@@ -202,8 +202,8 @@ impl HistoryChecker {
         self.ends.insert(self.epoch, end);
     }
 
-    /// The engine has started. `answer` is everything that it finds: of what was not durable, a part
-    /// may have survived.
+    /// Called when the engine has started. `answer` is everything that it finds. Some of the updates that
+    /// were not durable may have survived.
     pub fn started(&mut self, epoch: u64, answer: &Answer, now: Timestamp) {
         self.totals.starts += 1;
         let waiting = std::mem::take(&mut self.waiting);
@@ -240,7 +240,7 @@ impl HistoryChecker {
         self.compare_events(answer, false);
     }
 
-    /// Each start is told, and how the one before it has ended.
+    /// Checks that the history reports each start, and how the run before it ended.
     fn compare_ends(&mut self, answer: &Answer) {
         if self.is_damaged {
             return;
@@ -251,7 +251,7 @@ impl HistoryChecker {
             }
             return;
         };
-        // The events of the engine are in the answer with every series.
+        // A query returns the events of the engine with every series.
         let of_engine = answer
             .events
             .iter()
@@ -286,8 +286,8 @@ impl HistoryChecker {
         }
     }
 
-    /// Compares an answer with what must be in it. `is_complete` says that nothing has been recorded
-    /// since the first page; otherwise `before` has what was durable then, which must be there.
+    /// Compares an answer with its expected content. If `is_complete`, nothing has been recorded since the
+    /// first page. Otherwise `before` has the updates that were durable then, which the answer must contain.
     pub fn compare(
         &mut self,
         query: &HistoryQuery,
@@ -329,7 +329,7 @@ impl HistoryChecker {
                 _ => 0,
             })
             .sum();
-        // A file of which every row had expired, and whose removal was cut off, is set apart.
+        // A file whose rows have all expired is set apart if its removal was interrupted.
         let is_apart = |state: &String| self.expires && state.contains("set-apart");
         let is_said = lost > 0 || !answer.states.iter().all(is_apart);
         if self.is_damaged && is_said {
@@ -352,18 +352,18 @@ impl HistoryChecker {
         }
     }
 
-    /// The updates that are durable.
+    /// Returns the durable updates.
     pub fn durable(&self) -> BTreeSet<Update> {
         self.durable.keys().cloned().collect()
     }
 
-    /// The time of some durable update.
+    /// Returns the time of a durable update, chosen by `number`.
     pub fn some_time(&self, number: u64) -> Option<i64> {
         let at = (number as usize).checked_rem(self.durable.len())?;
         self.durable.values().nth(at).map(|line| line.key.time)
     }
 
-    /// The position of some durable update.
+    /// Returns the position of a durable update, chosen by `number`.
     pub fn some_position(&self, number: u64) -> Option<Position> {
         let is_position = |update: &&Update| update.2 <= LATE_SEQUENCES;
         let positions = || self.durable.keys().filter(is_position);
@@ -376,7 +376,7 @@ impl HistoryChecker {
     }
 }
 
-/// Returns true if the row is one of those asked for.
+/// Returns true if the query asks for this row.
 fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
     let time = Timestamp::from_nanos(line.key.time);
     let RowKey {
@@ -390,7 +390,7 @@ fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
     is_named
         && query.since.is_none_or(|since| time >= since)
         && query.until.is_none_or(|until| time < until)
-        // Rows of other starts are there in any case, and late samples of this one are not.
+        // `after` excludes no rows of other starts, and all late samples of its own start.
         && query.after.is_none_or(|after| {
             epoch != after.epoch || (sequence > after.sequence && sequence <= LATE_SEQUENCES)
         })

@@ -20,7 +20,7 @@ pub struct Follower {
     subscription: Option<SubscriptionId>,
     recorded: RecordedEvents,
     page: Option<RequestId<History>>,
-    /// The updates that it has received, by epoch and sequence.
+    /// The received updates, by epoch and sequence.
     seen: BTreeSet<(u64, u64)>,
     /// Each epoch of which it has a reading, and whether one reports an unknown loss before it. Readings
     /// come in the order of their times, so the loss of a start may be reported some starts later.
@@ -28,7 +28,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows everything from the beginning on.
+    /// Creates a program that follows everything from the beginning.
     pub fn new(rng: &mut Rng) -> Self {
         let mut remote = Remote::new(0, rng);
         let names = [FOLLOWED];
@@ -44,8 +44,8 @@ impl Follower {
         }
     }
 
-    /// The program's turn: it takes everything that there is, and asks for a page of the history if it
-    /// needs one. As in the product, it waits for the page while it is connected.
+    /// Runs a turn of the program: it takes everything that is available, and requests a page of the history
+    /// if it needs one. As in the product, it waits for the page while it is connected.
     pub fn act(&mut self, now: Tick, checker: &mut HistoryChecker, trace: &mut Trace) {
         let Some(subscription) = self.subscription else {
             return checker.fail(|| format!("{FOLLOWED} cannot be subscribed"));
@@ -77,14 +77,14 @@ impl Follower {
                     }
                     return;
                 }
-                // The page is read when the connection is up again.
+                // The page is requested again when the connection is up.
                 if let Some(page) = self.page.take() {
                     core.forget(page);
                 }
             }
             match core.next_event(now, subscription) {
                 Some(event) => {
-                    // The client may have credit to give.
+                    // The client may have credit to grant.
                     self.remote.wake();
                     self.recorded.take_event(event);
                 }
@@ -110,7 +110,7 @@ impl Follower {
         let position = reading.position;
         *self.epochs.entry(position.epoch).or_default() |= reading.lost.unknown;
         if position.sequence == 0 {
-            // There is no value yet in this start of the engine.
+            // The variable has no value yet since the engine started.
             return;
         }
         checker.totals.followed += 1;
@@ -134,8 +134,8 @@ impl Follower {
         }
     }
 
-    /// Nothing is in transit, and everything is recorded: it has every update that is durable or of the
-    /// present start. It knows of each start that lacks updates.
+    /// Called when nothing is in transit and everything is recorded. Checks that the program has every update
+    /// that is durable or of the current start, and that it knows of each start with missing updates.
     pub fn check_settled(&self, epoch: u64, checker: &mut HistoryChecker) {
         let is_missing =
             |place: &(u64, u64)| !is_late_sequence(place.1) && !self.seen.contains(place);
@@ -155,7 +155,7 @@ impl Follower {
     }
 }
 
-/// An event, for people.
+/// Formats an event for the trace.
 fn brief(event: &Event) -> String {
     match event {
         Event::Reading { reading, .. } => {

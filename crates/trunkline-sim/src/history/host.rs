@@ -132,10 +132,10 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|found| found == wanted)
 }
 
-/// What an end within a commit leaves: the log is written from front to back, and then synced.
+/// The files left by an end within a commit: the log is written from front to back, and then synced.
 pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
     let mut image = after.clone();
-    // A log is begun after the one before it was synced.
+    // A new log is created only after the previous one was synced.
     let newest = image
         .keys()
         .rfind(|path| has_extension(path, "tlh"))
@@ -145,7 +145,7 @@ pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut
         if Some(path) == newest.as_ref() && new.len() > old {
             let cut = rng.range(old as u64, new.len() as u64) as usize;
             match loses_power && rng.chance(0.5) {
-                // The length is on the disk, and the bytes are not.
+                // The length is on the disk, but the bytes are not.
                 true => new[cut..].fill(0),
                 false => new.truncate(cut),
             }
@@ -154,8 +154,8 @@ pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut
     image
 }
 
-/// What an end within maintenance leaves: before the catalogue has changed, any of the new files
-/// next to the old ones; afterwards, any of the old files that are to be removed.
+/// The files left by an end within maintenance: until the catalogue has changed, any of the new files next to
+/// the old ones; afterwards, any of the old files that are to be removed.
 pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image {
     let is_catalogue = |path: &Path| path.to_string_lossy().starts_with("catalogue");
     let is_entered = rng.chance(0.5);
@@ -179,7 +179,7 @@ pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image
     image
 }
 
-/// Calls `work` while no file may become longer than this. The limit is that of the whole process.
+/// Calls `work` while no file may become longer than this. The limit applies to the whole process.
 pub fn with_room<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);

@@ -10,11 +10,11 @@
 //!            v                v
 //!          HistoryChecker: rows that were accepted, and which of them are durable
 //!            ^
-//!          Follower: a subscription since a time, over a connection
+//!          Follower: a subscription that begins in the past, over a connection
 //! ```
 //!
-//! A disk without room is a limit on the length of files, which holds for the whole process: only one
-//! run of this simulation may be in a process at a time.
+//! A full disk is simulated by a limit on the length of files. The limit applies to the whole process, so a
+//! process may run only one simulation of this kind at a time.
 
 pub mod checker;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! What a seed determines before anything runs.
+//! The plan of a run, drawn from its seed before anything runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +30,13 @@ pub struct Plan {
     pub shares: [u64; 4],
     pub faults: Vec<(Fault, Duration)>,
     pub length: Duration,
-    /// Time from the beginning until a program follows [`FOLLOWED`]; `None`: none does. The clocks are
-    /// not set then, because such a program relies on the times of updates.
+    /// Time from the beginning until a program follows [`FOLLOWED`]; `None`: no program does. If one does, no
+    /// clock is stepped, because the program relies on the times of updates.
     pub follows_after: Option<Duration>,
 }
 
 impl Plan {
-    /// Draws a run. Times are in proportion to the pace, so a run in which little happens is longer.
+    /// Draws a plan. Times are proportional to the pace, so a run with few actions is longer.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x6869_7374_6f72_7900);
         let pace = Duration::from_secs_f64(rng.magnitude(0.5, 60.0));
@@ -88,12 +88,12 @@ impl Plan {
     }
 }
 
-/// Returns one of these.
+/// Returns one of these values at random.
 pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.index(of.len())]
 }
 
-/// A type of which every value is recorded exactly.
+/// Returns a type whose values are all recorded exactly.
 pub fn data_type(rng: &mut Rng) -> DataType {
     match rng.below(6) {
         0 | 1 => DataType::F64,

@@ -1,4 +1,4 @@
-//! What the runner and the report need to know of history.
+//! The simulation of history, as the runner and the report see it.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;
@@ -10,7 +10,6 @@ use super::world::HistoryWorld;
 use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 
-/// The simulation of history.
 impl Scenario for Plan {
     type Fault = Fault;
     type Totals = Totals;

@@ -1,4 +1,4 @@
-//! The events `added` and `retired` of series, as the history must tell them.
+//! The events `added` and `retired` of series, as the history must report them.
 //!
 //! A series is a variable with a type. It is added when it is recorded for the first time, and again
 //! after it was retired in the same run of the engine.
@@ -12,14 +12,14 @@ use super::checker::Answer;
 /// A variable, and its type.
 type Series = (String, String);
 
-/// How often a series was added, and retired.
+/// Number of times that a series was added (`true`) and retired (`false`).
 type Counts = BTreeMap<(Series, bool), u64>;
 
 #[derive(Debug, Default)]
 pub struct SeriesEvents {
-    /// Every series that there ever was.
+    /// Every series so far.
     known: BTreeSet<Series>,
-    /// The series that are recorded in this run of the engine, and those that were.
+    /// The series that are recorded in this run of the engine, and those that were recorded earlier in it.
     recorded: BTreeSet<Series>,
     ended: BTreeSet<Series>,
     durable: Counts,
@@ -47,8 +47,8 @@ impl SeriesEvents {
         }
     }
 
-    /// Compares everything that the history tells. Unless it `is_complete`, the engine has just started:
-    /// events that waited at its end may be there. Returns the number of events, or the difference.
+    /// Compares all events of the history. Unless `is_complete`, the engine has just started, and events that
+    /// waited at its end may be there. Returns the number of events, or the difference.
     pub fn compare(&mut self, answer: &Answer, is_complete: bool) -> Result<u64, String> {
         let mut found = Counts::new();
         for (variable, data_type, event) in &answer.events {
@@ -61,7 +61,7 @@ impl SeriesEvents {
             *found.entry((series, is_added)).or_default() += 1;
         }
         let events: BTreeSet<_> = found.keys().chain(self.durable.keys()).cloned().collect();
-        // Rows of these are removed after some time, and their events with them.
+        // Rows of these variables expire, and their events with them.
         let is_kept = |event: &&(Series, bool)| !event.0.0.contains("short");
         for event in events.iter().filter(is_kept) {
             let count = |counts: &Counts| counts.get(event).copied().unwrap_or(0);

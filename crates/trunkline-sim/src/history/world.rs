@@ -1,4 +1,4 @@
-//! The time and the order of everything: writes, the recorder's turns, queries and faults.
+//! The time and the order of all events: writes, the recorder's turns, queries and faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::rng::Rng;
 use crate::run::BEGIN;
 use crate::trace::Trace;
 
-/// The wall clock minus the monotonic one at first, in ns: every run begins at 19:33 UTC, so that many
-/// have two dates.
+/// Initial difference between the wall clock and the monotonic clock, in ns. Every run begins at 19:33 UTC,
+/// so that many runs span two dates.
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
-/// Time after the end of all faults in which a program receives everything.
+/// Time after the last fault within which a program must receive everything.
 const SETTLED: Duration = Duration::from_secs(25);
 /// Maximum number of calls of maintenance in a row; more are a violation.
 const CALLS_MAX: usize = 10_000;
@@ -40,9 +40,9 @@ pub struct HistoryWorld {
     pub faults: BTreeMap<Fault, u64>,
     rng: Rng,
     host: Host,
-    /// The wall clock minus the monotonic one, in ns.
+    /// Difference between the wall clock and the monotonic clock, in ns.
     offset: i64,
-    /// The latest time that the wall clock ever had.
+    /// The latest time that the wall clock has shown.
     latest: Timestamp,
     variables: Vec<(String, DataType)>,
     strike_at: Vec<Tick>,
@@ -131,7 +131,7 @@ impl HistoryWorld {
         }
     }
 
-    /// Time passes, in which the program that follows a variable has its turns.
+    /// Lets time pass, with the turns of the program that follows a variable.
     fn pass(&mut self, until: Tick) {
         let begins_at = self
             .plan
@@ -154,7 +154,7 @@ impl HistoryWorld {
         self.now = self.now.max(until);
     }
 
-    /// A turn of the program that follows a variable, and of its session.
+    /// Runs a turn of the program that follows a variable, and of its session.
     fn follow(&mut self) {
         let moment = self.moment();
         let Some(mut follower) = self.follower.take() else {
@@ -168,7 +168,7 @@ impl HistoryWorld {
         self.follower = Some(follower);
     }
 
-    /// Answers queries, after everything that happened before was recorded.
+    /// Answers queries, after everything before them was recorded.
     fn answer(&mut self) {
         let take = |host: &Host| host.running.as_ref()?.service.take_order();
         while let Some((order, reply)) = take(&self.host) {
@@ -260,7 +260,7 @@ impl HistoryWorld {
             _ => quality,
         };
         let source = match rng.below(10) {
-            // Less than the disorder that a subscription of history and live readings permits.
+            // Within the disorder that a subscription to history and live readings permits.
             0..3 if is_followed => Some(-(rng.below(HOUR as u64 / 2) as i64)),
             _ if is_followed => None,
             0..3 => Some(-(rng.below(30 * HOUR as u64) as i64)),
@@ -298,7 +298,7 @@ impl HistoryWorld {
                 let update = variable.update();
                 (update.sequence, update.source_timestamp, update.quality)
             }
-            // B-41: a late sample is recorded, and never was the value.
+            // B-41: a late sample is recorded, but never becomes the value.
             Attempt::Done(WriteOutcome::Refused(Refusal::Late {
                 kept: LateKept::History,
                 ..
@@ -341,8 +341,8 @@ impl HistoryWorld {
         self.checker.updated(line);
     }
 
-    /// A turn of the recorder, with room for this many bytes in the log if that is limited.
-    /// Returns true if it has recorded something, and more waits.
+    /// Runs a turn of the recorder. `room` limits the bytes that the log may grow by. Returns true if the
+    /// turn succeeded and more waits.
     fn commit(&mut self, room: Option<u64>) -> bool {
         let moment = self.moment();
         let length = log_length(&match room {
@@ -392,7 +392,7 @@ impl HistoryWorld {
         }
     }
 
-    /// One call of maintenance. Returns false if there is nothing to do.
+    /// Calls maintenance once. Returns false if there is nothing to do.
     fn maintain(&mut self) -> bool {
         let wall = self.at().wall;
         let Some(running) = &self.host.running else {
@@ -411,8 +411,8 @@ impl HistoryWorld {
         }
     }
 
-    /// Reads all pages of a query. Between them, rows may move and be added. Returns what was read,
-    /// and what was durable before, if it may have changed.
+    /// Reads all pages of a query, between which rows may be moved and added. Returns the answer, and the
+    /// updates that were durable before if those may have changed.
     fn read(
         &mut self,
         query: &HistoryQuery,
@@ -481,7 +481,7 @@ impl HistoryWorld {
         if rng.chance(0.2) {
             query.after = self.checker.some_position(rng.bits());
         }
-        // Single rows of everything would take long.
+        // Reading everything row by row would take too long.
         if query.limit > 0 && query.limit < 7 && query.since.is_none() {
             query.limit = 7;
         }
@@ -546,7 +546,7 @@ impl HistoryWorld {
                     follower.remote.silence(until);
                 }
             }
-            // It comes last.
+            // Damage comes last, after all other faults.
             Fault::Damage => {}
         }
     }
@@ -663,7 +663,7 @@ impl HistoryWorld {
         }
     }
 
-    /// Inverts bits of a file. What can be read is right, and what cannot is said to be missing.
+    /// Flips bits of a file. Rows that can be read must be right, and the others must be reported as missing.
     fn damage(&mut self) {
         let mut image = self.host.image();
         let is_part =

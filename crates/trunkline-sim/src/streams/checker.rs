@@ -7,9 +7,9 @@
 //! - I5: after the heal everything arrives, and every end learns the outcome of its stream.
 //! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are
 //!   right.
-//! - I7: a directory keeps a bounded number of bytes for a peer, whatever it asks and whether or
-//!   not it reads.
-//! - I8: an end admits no one in its peer's name without the secret of the pair.
+//! - I7: a directory keeps a bounded number of bytes for a peer, whatever the peer requests and
+//!   whether or not it reads.
+//! - I8: an end admits no connection in its peer's name without the secret of the pair.
 
 mod reading;
 mod writing;
@@ -186,7 +186,7 @@ impl Checker {
         life
     }
 
-    /// Called when a process is gone. The position of a reader that its program did not have yet is
+    /// Called when a process is gone. If its program did not have the reader yet, the reader's position is
     /// unknown.
     pub fn killed(&mut self, side: usize) {
         if side == 1 && self.takes_successor {
@@ -221,8 +221,8 @@ impl Checker {
         let peer = peer.map(|peer| self.life_of(peer));
         let may_be_another = self.takes_successor || reading.total == 0;
         if may_be_another && peer.is_some() && peer != reading.life {
-            // A successor of the writer, or the first writer that the reader meets, none of whose
-            // elements was read.
+            // The peer is a successor of the writer, or the reader's first writer, and none of its elements
+            // was read.
             reading.life = peer;
             (reading.next, reading.base) = (0, reading.base.map(|_| 0));
         }
@@ -291,7 +291,7 @@ impl Checker {
         self.probe = Some((self.life(life).accepted, by));
     }
 
-    /// Returns true while that element is awaited.
+    /// Returns true while the probe has not been read.
     pub fn is_probing(&self) -> bool {
         self.probe.is_some()
     }

@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// `tells`: every element is long enough to hold its name.
+    /// Draws a kind. With `tells`, every element is long enough to hold its name.
     pub fn drawn(rng: &mut Rng, tells: bool) -> Self {
         let least = if tells { 8 } else { 0 };
         match rng.below(3) {

@@ -43,9 +43,9 @@ pub struct Shared {
     pub ends: RefCell<[Option<Arc<dyn SimEndpoint>>; 2]>,
     /// Time at which the writing program ends its stream because of a connection problem.
     pub ends_at: Cell<Option<Tick>>,
-    /// A program is idle until then.
+    /// Time until which each program is idle.
     pub idle_until: [Cell<Tick>; 2],
-    /// Messages of the programs for people.
+    /// Readable messages of the programs.
     pub said: RefCell<Vec<String>>,
     pub clock: Arc<SimClock>,
     pub plan: Plan,
@@ -107,7 +107,7 @@ impl Ctx {
             .push(format!("{name}: {}", line()));
     }
 
-    /// Returns the time at which the program wants to continue on its own.
+    /// Returns the time at which the program continues without a wake-up.
     pub fn wake_at(&self) -> Option<Tick> {
         self.wake_at.get()
     }

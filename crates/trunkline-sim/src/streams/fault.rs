@@ -63,7 +63,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Returns a description for people.
+    /// Describes the fault in a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Cut => "a connection is closed or reset at any byte",

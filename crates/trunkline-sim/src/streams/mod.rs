@@ -5,7 +5,7 @@
 //!   faults --> World: the time, two machines, the connections between -- Trace
 //!                |                        |
 //!    writing    slot: End<WriterEnd>  ~ Conn ~  slot: End<ReaderEnd>    reading
-//!       |         turned as by a link                                     |
+//!       |         turns as in a link                                      |
 //!       +----------------------------> Checker <-------------------------+
 //! ```
 //!

@@ -52,9 +52,9 @@ pub struct Conn {
     pub alters: [u32; 2],
     /// An artificial connection: no stream end is at its end 0.
     pub is_replay: bool,
-    /// Requests that a stranger has still to send.
+    /// Requests that a stranger still has to send.
     pub questions: Vec<u8>,
-    /// Bytes that the directory kept for it at its last turn.
+    /// Bytes that the directory kept for this connection at its last turn.
     pub kept: usize,
 }
 
@@ -74,7 +74,7 @@ impl Conn {
         }
     }
 
-    /// Sends from an end as much as there is room for, and returns the number of bytes.
+    /// Sends as much from an end as there is room for. Returns the number of bytes.
     pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
         let count = bytes.len().min(self.directions[end].room());
         let bytes = &bytes[..count];
@@ -87,8 +87,7 @@ impl Conn {
             return count;
         }
         let way = self.ways[end];
-        // With a probability, so that not only the first bytes, which are frame headers, are
-        // altered.
+        // Random, so that alterations do not only hit the first bytes, which are frame headers.
         if self.alters[end] > 0 && count > 0 && rng.chance(0.5) {
             self.alters[end] -= 1;
             let mut altered = bytes.to_vec();

@@ -60,7 +60,6 @@ pub struct Side {
 /// Everything that a seed decides in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed.
     pub seed: u64,
     /// Kind of the elements.
     pub kind: Kind,
@@ -82,7 +81,7 @@ pub struct Plan {
     pub way: Way,
     /// Longest time from the cause of a turn to the turn.
     pub scheduling: Duration,
-    /// Largest number of bytes read at once, beyond those whose place is known.
+    /// Largest number of bytes read at once, in addition to those that have a place in the ring.
     pub read_max: usize,
     /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,

@@ -1,4 +1,4 @@
-//! What the runner and the report need to know of streams.
+//! The simulation of streams, as the runner and the report see it.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;
@@ -10,7 +10,6 @@ use super::world::World;
 use crate::run::{Outcome, Scenario, panic_of};
 use crate::trace::Trace;
 
-/// The simulation of streams.
 impl Scenario for Plan {
     type Fault = Fault;
     type Totals = Totals;

@@ -18,7 +18,7 @@ use crate::link::{End, Way};
 /// Bytes of a stranger's requests.
 const FLOOD: usize = 400 << 10;
 
-/// Longest time that an end may stay with a silent peer: the deadline of 3 s, an interval that a
+/// Longest time that an end may stay connected to a silent peer: the deadline of 3 s, an interval that a
 /// process allows once after its own pause, and the time of a turn.
 const SILENCE: Duration = Duration::from_millis(4300);
 
@@ -170,7 +170,7 @@ impl World {
                 if !is_half {
                     conn.directions[direction].cut(now, kept, how);
                 } else if direction == end {
-                    // The receiving end learns of it now, the other one late.
+                    // The receiving end is notified now, the other one later.
                     conn.directions[direction].cut(now, 0, End::Reset);
                 } else {
                     let way = &mut conn.ways[direction];
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// Checks that no end stays with a silent peer, or waits longer than its limit.
+    /// Checks that no end stays connected to a silent peer, or waits longer than its limit.
     pub(super) fn watch(&mut self) {
         let now = self.now;
         self.shared.checker.borrow_mut().look_at_probe(now);

@@ -1,4 +1,4 @@
-//! The turns of an end: the actions of a link, in the same order.
+//! The turns of an end. They do the same as a link, in the same order.
 
 mod slot;
 
@@ -21,7 +21,7 @@ const OUT_MAX: usize = 64 << 10;
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 impl World {
-    /// Runs a turn of an end. Returns true if the program should look.
+    /// Runs a turn of an end. Returns true if the program should be polled.
     pub(super) fn turn(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let mut changed = self.let_in(side, at);

@@ -92,7 +92,7 @@ struct Writing<'a> {
     life: u64,
     closes_at: Option<Tick>,
     bytes: Vec<u8>,
-    /// It has written a single element as a probe, or is about to.
+    /// The writer has written a single element as a probe, or is about to.
     probes: bool,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Writing<'a> {
             let may_write = may_write || is_probe;
             let done = match may_write {
                 true => self.write(&mut writer).await,
-                // Without writing it only watches: an end that is over reports it.
+                // If it may not write, it only watches: a flush fails once the end is over.
                 false => {
                     writer
                         .flush(Until::Read, Some(Duration::from_millis(200)))
@@ -179,7 +179,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Some time after the last write a single element is written, while no call waits for it.
+    /// Returns true if the probe is due: some time after the last write, a single element is written while no
+    /// call waits for it.
     fn probe_is_due(&self) -> bool {
         let Phase::Calm(until) = self.ctx.phase() else {
             return false;
@@ -334,7 +335,7 @@ impl<'a> Writing<'a> {
         is_due
     }
 
-    /// Ends the stream of the program's own accord.
+    /// Ends the stream on the program's own initiative.
     async fn end_early(&mut self, writer: SimWriter) -> Next {
         let ctx = self.ctx;
         ctx.checker(|checker| checker.is_disturbed = true);

@@ -1,8 +1,8 @@
-//! A store that is killed, or loses its power, at every single write opens with the state before or
-//! after the step in progress.
+//! A store that is killed or loses power at any write opens with the state before or after the step in
+//! progress.
 //!
-//! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Every copy of its
-//! folder is opened and compared with the expected content.
+//! `trunkline-crashpoints` runs the steps in a process that it stops at every write. Every copy of the
+//! process's folder is opened and compared with the expected content.
 
 #![allow(clippy::expect_used, reason = "tests may panic")]
 
@@ -26,7 +26,7 @@ fn main() {
     }]);
 }
 
-/// Checks every point, and returns how many there were.
+/// Checks every point, and returns a line with their number.
 ///
 /// Behaviour: DP-06.
 fn check_points(points: &[Point], folder: &Path) -> String {
@@ -43,14 +43,14 @@ fn check_points(points: &[Point], folder: &Path) -> String {
     format!("{} points, {} openings each", points.len(), DRAWS + 2)
 }
 
-/// The content of the store after 0, 1, 2, .. steps.
+/// Returns the content of the store after 0, 1, 2, .. steps.
 fn expected(folder: &Path) -> Vec<Contents> {
     let (store, copy) = (folder.join("expected"), folder.join("copy"));
     fs::create_dir(&store).expect("there is room");
     let mut after = vec![Contents::default()];
     for step in 0..STEPS {
         steps::carry_out(&store, step);
-        // To look counts as a start.
+        // Reading the store counts as a start, so a copy is read.
         Image::of(&store).write_to(&copy);
         after.push(Contents::of(&copy));
     }

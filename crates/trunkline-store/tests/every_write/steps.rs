@@ -29,7 +29,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Looks into the store of a folder. Looking counts as a start, which is not counted here.
+    /// Reads the store of a folder. This counts as a start, which is not included in `starts`.
     pub fn of(folder: &Path) -> Self {
         let mut store = open(folder);
         let starts = store.begin_start().expect("it can be written").count - 1;
@@ -70,7 +70,7 @@ fn open(folder: &Path) -> SqliteStore {
     SqliteStore::open(folder.join("store.db")).expect("it can be opened")
 }
 
-/// The child: opens its store once, and reports each step as done.
+/// Runs in the child: opens the store once, and reports each step as done.
 pub fn work(folder: &Path) {
     let mut store = open(folder);
     for step in 0..STEPS {
@@ -79,7 +79,7 @@ pub fn work(folder: &Path) {
     }
 }
 
-/// One step, in a store that is opened for it.
+/// Runs one step in a store that is opened for it.
 pub fn carry_out(folder: &Path, step: usize) {
     do_step(&mut open(folder), step);
 }
@@ -110,7 +110,7 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         13 => store
             .append_audit(&entries(301..=301), keep(400))
             .map(|_| ()),
-        // The oldest are removed in the same step.
+        // The same step removes the oldest entries.
         14 => store
             .append_audit(&entries(302..=700), keep(400))
             .map(|_| ()),
@@ -124,7 +124,7 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         18 => store
             .keep_alarms(&kept_alarms(20, 9), &alarm_entries(302..=700), keep(400))
             .map(|_| ()),
-        // The states of alarms that are no longer there are dropped.
+        // This drops the states of alarms that no longer exist.
         _ => store.save_library(&library_with_alarms(30, 7)),
     };
     done.expect("there is room");

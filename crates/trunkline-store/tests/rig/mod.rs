@@ -1,4 +1,4 @@
-//! Stores, and libraries, values, entries and alarms to store.
+//! Stores, and the libraries, values, entries and alarms to store in them.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -19,19 +19,19 @@ use trunkline_types::{
     Quality, Timestamp, Value, VariableDefinition,
 };
 
-/// A place for a store, in a folder that goes with its owner.
+/// Returns a path for a store, in a folder that is removed when it is dropped.
 pub fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("store.db");
     (folder, path)
 }
 
-/// The store in that place.
+/// Opens the store at this path.
 pub fn open(path: &PathBuf) -> SqliteStore {
     SqliteStore::open(path).expect("it can be opened")
 }
 
-/// A library of `count` variables `v0`, `v1` and so on, f64, each tenth with a description.
+/// A library of `count` variables `v0`, `v1` and so on, of type f64; every tenth has a description.
 pub fn library(name: &str, count: usize) -> StoredLibrary {
     let plain = Arc::new(Properties::new(DataType::F64));
     let variable = |number: usize| {
@@ -54,7 +54,7 @@ pub fn library(name: &str, count: usize) -> StoredLibrary {
     }
 }
 
-/// A value that is to be kept.
+/// A retained value.
 pub fn value(name: &str, value: Value) -> RetainedValue {
     RetainedValue {
         name: name.to_owned(),
@@ -68,7 +68,7 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
     }
 }
 
-/// Keeps at most this many entries of the audit, of any age.
+/// A bound of this many audit entries, of any age.
 pub fn keep(entries: u64) -> LogBound {
     LogBound {
         entries,
@@ -77,7 +77,7 @@ pub fn keep(entries: u64) -> LogBound {
     }
 }
 
-/// Entries of the audit with these numbers, one a second.
+/// Audit entries with these numbers, one per second.
 pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AuditEntry {
@@ -145,7 +145,7 @@ pub fn kept_alarms(count: u64, salt: u64) -> Vec<KeptAlarm> {
     (0..count).map(of).collect()
 }
 
-/// Entries of the alarm journal with these numbers, one a second, of areas `even` and `odd`.
+/// Entries of the alarm journal with these numbers, one per second, in the areas `even` and `odd`.
 pub fn alarm_entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AlarmEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AlarmEntry {

@@ -1,7 +1,7 @@
 //! The imports between the files of a crate, found in their tokens.
 //!
-//! The tokens of a file hold every path: those of `use`, those in code, and those in the arguments of
-//! macros. Comments and strings hold none. Items marked `#[cfg(test)]` do not count.
+//! The tokens of a file contain every path: those of `use`, those in code, and those in the arguments of
+//! macros. Comments and strings are ignored, and so are items marked `#[cfg(test)]`.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub(super) fn read_crate(tree: &Tree, folder: &str) -> Result<Vec<SourceFile>, S
     Ok(files)
 }
 
-/// A token and its line. A literal is a mark, and an arrow is a mark without its head.
+/// A token and its line. A literal counts as a mark, and so does an arrow, without its head.
 type Token = (usize, Kind);
 
 #[derive(Debug, PartialEq)]
@@ -94,7 +94,7 @@ fn tokens(stream: TokenStream) -> Vec<Token> {
 }
 
 impl SourceFile {
-    /// Notes what `tokens` import; `outer` has the modules declared around them.
+    /// Records the imports of `tokens`. `outer` has the modules declared around them.
     fn read(&mut self, tokens: &[Token], module: &[String], outer: &[&str]) {
         let mut declared = outer.to_vec();
         declared.extend(tokens.windows(2).filter_map(|pair| match pair {
@@ -136,7 +136,7 @@ impl SourceFile {
         }
     }
 
-    /// Notes a path in `module`, or each path of a `use` tree; returns its number of tokens.
+    /// Records a path in `module`, or each path of a `use` tree. Returns its number of tokens.
     fn import(&mut self, path: &[Token], mut module: Vec<String>) -> usize {
         let length = length_of_path(path);
         for (_, kind) in &path[..length] {
@@ -161,7 +161,7 @@ impl SourceFile {
     }
 }
 
-/// The number of tokens of a path, with the tree that ends it in a `use`.
+/// Returns the number of tokens of a path, including the tree that ends it in a `use`.
 fn length_of_path(tokens: &[Token]) -> usize {
     let mut at = 0;
     while let [(_, Word(_)), (_, Separator), ..] = &tokens[at..] {
@@ -189,7 +189,7 @@ fn is_of_tests(attribute: &[Token]) -> bool {
         }
 }
 
-/// The number of tokens to the end of an item, a statement or a field.
+/// Returns the number of tokens to the end of an item, a statement or a field.
 fn length_of_item(tokens: &[Token]) -> usize {
     let is_end = |kind: &Kind| matches!(kind, Mark(';' | ',') | Group(Delimiter::Brace, _));
     let Some((end, _)) = outside_angles(tokens).find(|(_, kind)| is_end(kind)) else {
@@ -207,7 +207,7 @@ fn begins_item(before: &[Token]) -> bool {
     }
 }
 
-/// The name of the type that an `impl` without a trait is for.
+/// Returns the name of the type of an inherent `impl`; `None` if the `impl` is of a trait.
 fn inherent_type(header: &[Token]) -> Option<String> {
     let mut name = None;
     for (_, kind) in outside_angles(header) {

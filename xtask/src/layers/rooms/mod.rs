@@ -1,4 +1,4 @@
-//! Rooms: the modules of a crate in ranks. A file imports its own room and rooms of lower ranks.
+//! Rooms: the modules of a crate in ranks. A file may import its own room and rooms of lower ranks.
 //!
 //! A room is a file or a folder that owns one thing; decision 0057 explains why. Files of one room may
 //! import each other. `lib.rs` is above all rooms.
@@ -14,7 +14,7 @@ use crate::tree::Tree;
 
 const TABLE_FILE: &str = "xtask/src/layers/rooms/mod.rs";
 
-/// Rooms from rank 0 up. A room is the path of a module; one with several paths is to be taken apart.
+/// Rooms from rank 0 up. A room is the path of a module. A room with several paths still has to be split.
 type Ranks = &'static [&'static [&'static str]];
 
 #[rustfmt::skip]
@@ -126,11 +126,11 @@ const CRATES: &[(&str, Ranks)] = &[
     ]),
 ];
 
-/// The most files with inherent `impl`s of one type.
+/// Largest number of files with inherent `impl`s of one type.
 const IMPL_FILES_MAX: usize = 4;
 
-/// Crate, type and number of files of the types that have more. The numbers only fall. The simulator has
-/// two types of each of its names, one for engines and one for streams.
+/// Exceptions: crate, type and number of files. The numbers may only fall. The simulator has two types of
+/// each of its names, one for engines and one for streams.
 const SPREAD: &[(&str, &str, usize)] = &[
     ("trunkline-sim", "Checker", 5),
     ("trunkline-sim", "World", 11),
@@ -154,7 +154,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// The ranks of each crate, as a table for the book.
+/// Returns the ranks of each crate as a table for the book.
 pub(crate) fn ranks_in_markdown() -> String {
     let mut table = "| Crate | Modules, lowest rank first |\n|---|---|\n".to_owned();
     for (name, ranks) in CRATES {
@@ -174,7 +174,7 @@ struct Room {
     rank: usize,
 }
 
-/// Each path of the ranks with its room.
+/// Returns the room of each path in the ranks.
 fn rooms_by_path(ranks: Ranks) -> BTreeMap<&'static str, Room> {
     let mut rooms = BTreeMap::new();
     for (rank, row) in ranks.iter().enumerate() {
@@ -186,7 +186,7 @@ fn rooms_by_path(ranks: Ranks) -> BTreeMap<&'static str, Room> {
     rooms
 }
 
-/// The room that has the longest part of the path.
+/// Returns the room with the longest matching part of the path.
 fn room_of(rooms: &BTreeMap<&str, Room>, path: &[String]) -> Option<Room> {
     let mut lengths = (1..=path.len()).rev();
     lengths.find_map(|length| rooms.get(path[..length].join("/").as_str()).copied())
@@ -223,7 +223,7 @@ fn check_order(ranks: Ranks, files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// `spread` has the types that may be in more files than others.
+/// Checks the number of files of each type. `spread` has the types that may be in more files.
 fn check_spread(krate: &str, spread: &BTreeMap<&str, usize>, files: &[SourceFile]) -> Vec<Finding> {
     let mut counts: BTreeMap<&str, usize> = spread.keys().map(|name| (*name, 0)).collect();
     for name in files.iter().flat_map(|file| &file.impls) {

@@ -67,7 +67,7 @@ impl Checker {
             let last = (self.lives.len() as u64).checked_sub(1);
             reading.life = peer.or(last);
         } else if reading.total == 0 && !self.takes_successor {
-            // A writer that it was connected to before may have given up before it knew.
+            // The reader may have been connected to an earlier writer that gave up before the reader knew it.
             reading.life = peer.or(reading.life);
         }
         let kind = self.kind;
@@ -144,7 +144,7 @@ impl Checker {
         (reading.life, reading.next) = (Some(life), index);
     }
 
-    /// Checks the end of a read: `got` elements of the `asked` ones.
+    /// Checks a completed read: `got` of the `asked` elements.
     pub fn has_read(&mut self, own: Lineage, asked: Option<usize>, got: usize, found: &Properties) {
         let mut reading = self.reading(own);
         if reading.was_short && got > 0 && asked.is_some() {

@@ -145,8 +145,8 @@ impl Checker {
         of_life.max_by_key(|reading| reading.next).copied()
     }
 
-    /// Called when all faults have ended. More than `most` elements may not pass in the remaining
-    /// time: a writer whose reader has not reported its start is not limited.
+    /// Called when all faults have ended. More than `most` elements might not pass in the remaining time:
+    /// nothing limits a writer whose reader has not reported its start.
     pub fn healed(&mut self, most: u64) {
         for life in 0..self.lives.len() as u64 {
             let it = self.life(life);
@@ -160,7 +160,7 @@ impl Checker {
     pub fn backlog(&self, life: u64) -> u64 {
         let reading = self.reader_of(life);
         let accepted = self.life(life).accepted;
-        // A successor does not know where it begins before it has read something.
+        // A successor knows where it begins only once it has read something.
         let read = |reading: super::Reading| reading.base.map_or(reading.found, |_| reading.next);
         let read = reading.map_or(0, read);
         accepted.saturating_sub(read)

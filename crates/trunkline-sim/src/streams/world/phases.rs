@@ -21,7 +21,7 @@ const FINISH: Duration = Duration::from_secs(20);
 const TURNS_MAX: u64 = 200_000;
 
 impl World {
-    /// The state of all waits, for people.
+    /// Describes everything that waits.
     fn state(&self) -> String {
         let mut out = String::new();
         for (side, machine) in self.sides.iter().enumerate() {

@@ -21,7 +21,7 @@ impl World {
     pub(in crate::streams) fn session(&mut self, side: usize) -> Option<Holder> {
         let has_engine = self.plan().sides[side].has_engine;
         let machine = &self.sides[side];
-        // Its own port is open while the process has an end.
+        // Without an engine, the port is open while the process has an end.
         let is_open = has_engine || machine.slots.iter().any(|s| s.end.closes_by().is_none());
         let host = machine.host.as_ref().filter(|_| is_open)?;
         let bell = Bell::default();
