@@ -601,8 +601,8 @@ fn values_committed_before_a_kill_are_in_the_history_once() {
     let all = [&["started", "added"][..], &killed, &killed].concat();
     assert_eq!(words(&events, "event"), all);
     let plain = plant.done(&["history", "rig/count", "--since", "1h"]);
-    let told = "rig/count: the engine was interrupted; later updates before its next start are \
-                missing (";
+    let told = "rig/count: the engine was interrupted; updates between this time and its next \
+                start are missing (";
     assert_eq!(plain.err.matches(told).count(), runs.len(), "{}", plain.err);
 
     // After an orderly stop nothing is missing.

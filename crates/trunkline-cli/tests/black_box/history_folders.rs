@@ -212,7 +212,7 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
         let refused = plant.folder_command(&[verb]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
         assert!(
-            refused.err.contains("an engine records into"),
+            refused.err.contains("an engine is recording into"),
             "{}",
             refused.err
         );

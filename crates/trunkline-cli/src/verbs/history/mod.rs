@@ -178,7 +178,7 @@ impl Event {
             HistoryEvent::Added => "the variable was added".to_owned(),
             HistoryEvent::Stopped => "the engine stopped".to_owned(),
             HistoryEvent::Interrupted => {
-                "the engine was interrupted; later updates before its next start are missing"
+                "the engine was interrupted; updates between this time and its next start are missing"
                     .to_owned()
             }
             HistoryEvent::Lost(Some(count)) => {
