@@ -319,7 +319,7 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         (&["--coverage", "--every", "1s"], "--every"),
         (&["--coverage", "--agg", "mean"], "--agg"),
         (&["--agg", "mean"], "--agg chooses the columns of --every"),
-        (&["--every", "1s", "--agg", "median"], "time-mean"),
+        (&["--every", "1s", "--agg", "median"], "time_mean"),
         (&["--count", "0"], "1 or more"),
     ] {
         let output = plant.run(&[&["history", "rig/level"], arguments].concat());
@@ -398,7 +398,7 @@ fn history_shows_values_between_readings_and_how_much_is_covered() {
     assert!(line[4].ends_with(" s"), "{}", table.out);
     assert_eq!(line[5..], ["100.000 %"]);
 
-    let agg = "time-mean,coverage,count";
+    let agg = "time_mean,coverage,count";
     let intervals = ["history", "rig/level", "--every", "36500d", "--agg", agg];
     let shown = plant.done(
         &[
