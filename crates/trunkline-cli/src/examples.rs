@@ -79,7 +79,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline record info run.tdms",
     "trunkline play run.tdms",
     "trunkline play run.tdms --speed 2",
-    "trunkline play run.tdms --as boiler=replay --full",
+    "trunkline play run.tdms --as boiler=replay --full-speed",
     "trunkline play --history 'boiler/**' --since 10m --as boiler=replay",
     "trunkline tdms info run.tdms",
     "trunkline tdms cat run.tdms --from 10s --to 20s -o csv",

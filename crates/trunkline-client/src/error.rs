@@ -18,8 +18,8 @@ pub enum RequestError {
     },
     /// Too many requests are open.
     #[error(
-        "{max} requests are unanswered or have answers that were not taken; take the answers, or put \
-         more items into one request"
+        "{max} requests are unanswered or have answers that the program has not collected; collect \
+         the answers, or put more items into one request"
     )]
     TooManyRequests {
         /// The maximum number of requests.
@@ -27,7 +27,7 @@ pub enum RequestError {
     },
     /// Too many items are open.
     #[error(
-        "{items} items more would exceed the {max} that may be asked for at once; take answers first"
+        "{items} more items would exceed the {max} that may be requested at once; collect answers first"
     )]
     TooManyItems {
         /// Number of items in this request.
@@ -48,8 +48,8 @@ pub enum SubscribeError {
     },
     /// The contract's number is out of range.
     #[error(
-        "the contract {contract} cannot be kept; a buffer has 1 to {BUFFER_ELEMENTS_MAX} elements, a \
-         period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
+        "the contract {contract} cannot be kept; a buffer has 1 to {BUFFER_ELEMENTS_MAX} elements, \
+         and a period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
     )]
     Contract {
         /// The requested contract.
@@ -57,7 +57,7 @@ pub enum SubscribeError {
     },
     /// The client would have too many items.
     #[error(
-        "{items} items more would exceed the {max} of one client; end other subscriptions first"
+        "{items} more items would exceed the {max} of one client; end other subscriptions first"
     )]
     TooManyItems {
         /// Number of items in this subscription.
@@ -71,7 +71,9 @@ pub enum SubscribeError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The group has no writes, or more than the maximum number.
-    #[error("a group has 1 to {max} writes, this one has {writes}; split it into several groups")]
+    #[error(
+        "a group has 1 to {max} writes, but this one has {writes}; split it into several groups"
+    )]
     Group {
         /// Number of writes in the group.
         writes: usize,
@@ -87,7 +89,8 @@ pub enum WriteError {
     /// The queue of unsent writes is full: the program makes writes faster than the engine accepts
     /// them, or there is no connection.
     #[error(
-        "{waiting} writes with {bytes} bytes wait to be sent; wait until some are, then try again"
+        "{waiting} writes with {bytes} bytes are waiting to be sent; wait until some are sent, then \
+         try again"
     )]
     WouldBlock {
         /// Number of queued writes.
@@ -96,7 +99,10 @@ pub enum WriteError {
         bytes: usize,
     },
     /// Too many outcomes have not been taken.
-    #[error("the outcomes of {waiting} writes were not taken; take them, or write untracked")]
+    #[error(
+        "{waiting} writes have outcomes that the program has not collected; collect them with \
+         `take_outcomes`, or use `write_untracked`"
+    )]
     OutcomesNotTaken {
         /// Number of outcomes not taken, including those of writes not yet answered.
         waiting: usize,

@@ -11,7 +11,9 @@ use crate::writes::Write;
 
 /// The variable's type differs from the type that the program expects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the variable is {actual}, this program expects {expected}; use {actual} in the program")]
+#[error(
+    "the variable is {actual}, but this program expects {expected}; use {actual} in the program"
+)]
 pub struct TypeMismatch {
     /// The type that the program expects.
     pub expected: &'static str,

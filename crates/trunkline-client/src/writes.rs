@@ -842,7 +842,9 @@ pub(crate) fn check_write(
         && write.options.has_value()
         && !write.value.has_type(data_type)
     {
-        let sentence = format!("the variable is {data_type}, the value is not; write one that is");
+        let sentence = format!(
+            "the value does not have the variable's type, {data_type}; write a value of that type"
+        );
         return Err(Fault::new(FaultCode::WrongType, sentence));
     }
     let max = VALUE_BYTES_MAX.min((agreement.message_max as usize).saturating_sub(RECORD_BYTES));

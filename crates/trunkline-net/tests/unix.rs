@@ -74,8 +74,8 @@ fn socket_in_use_is_not_replaced() {
     assert_eq!(
         error.to_string(),
         format!(
-            "another program listens at the socket {path}; stop it or choose another path with \
-             --listen"
+            "another program is listening on the socket {path}; stop it, or choose another path \
+             with --listen"
         )
     );
     assert_eq!(link(Dialler::Unix(path.clone())).call(b"still"), b"still");

@@ -65,6 +65,15 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// Returns what did not complete. Without outstanding writes, it is something that follows them.
+fn unfinished(outstanding: usize) -> String {
+    match outstanding {
+        0 => "syncing or writing checksums".to_owned(),
+        1 => "1 write".to_owned(),
+        count => format!("{count} writes"),
+    }
+}
+
 /// An error of appending to a queue or of closing it.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
@@ -77,10 +86,11 @@ pub enum QueueError {
         waited: Duration,
     },
     #[error(
-        "{outstanding} writes did not complete within {waited:?}; the disk is too slow or stuck"
+        "{} did not complete within {waited:?}; the disk is too slow or stuck",
+        unfinished(*outstanding)
     )]
     NotDone {
-        /// Number of outstanding writes; 0 if only the sync did not complete.
+        /// Number of outstanding writes; 0 if only syncing or writing checksums did not complete.
         outstanding: usize,
         waited: Duration,
     },

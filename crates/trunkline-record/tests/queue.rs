@@ -112,6 +112,10 @@ fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
         error,
         RecordError::Queue(QueueError::NotDone { outstanding: 4, .. })
     ));
+    assert!(
+        error.to_string().contains("4 writes did not complete"),
+        "{error}"
+    );
     assert_eq!(disk.now() - before, Duration::from_secs(5) + LONG);
     assert_eq!(sut.progress().written, sut.progress().durable);
 }

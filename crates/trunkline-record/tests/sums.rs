@@ -198,8 +198,13 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
     let error = sut.flush(Durability::OnDisk, LONG).unwrap_err();
     assert!(matches!(
         error,
-        RecordError::Queue(QueueError::NotDone { .. })
+        RecordError::Queue(QueueError::NotDone { outstanding: 0, .. })
     ));
+    let sentence = error.to_string();
+    assert!(
+        sentence.contains("syncing or writing checksums did not complete"),
+        "{sentence}"
+    );
     let progress = sut.progress();
     assert_eq!(
         (progress.written, progress.durable),

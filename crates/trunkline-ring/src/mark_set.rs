@@ -126,7 +126,7 @@ impl std::fmt::Display for IndexTooLarge {
         let (index, max) = (self.index, MarkSet::INDEX_MAX);
         write!(
             f,
-            "index {index} is above {max}, the last one a set holds: use a lower one"
+            "index {index} is above the maximum, {max}; use a lower one"
         )
     }
 }

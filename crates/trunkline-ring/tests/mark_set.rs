@@ -193,7 +193,7 @@ fn index_beyond_the_last_is_refused() {
     assert_eq!(error, IndexTooLarge { index });
     assert_eq!(
         error.to_string(),
-        "index 2097152 is above 2097151, the last one a set holds: use a lower one"
+        "index 2097152 is above the maximum, 2097151; use a lower one"
     );
     assert!(set.ensure(u32::MAX).is_err());
 }

@@ -148,7 +148,7 @@ bugs! {
     alarms {
     /// A delay begins anew after a restart.
     DelayBegunAnew = "delay-begun-anew",
-    /// A shelved alarm does not return at its time if the engine was restarted meanwhile.
+    /// A shelved alarm does not return at its time if the engine was restarted in the meantime.
     ShelfForgotten = "shelf-forgotten",
     /// States that change without an entry of the journal are not stored.
     UnkeptForgotten = "unkept-forgotten",

@@ -59,7 +59,7 @@ pub enum SocketPathError {
     )]
     Character { character: char },
     /// A segment is `.`, `..` or empty.
-    #[error("{path:?} contains ., .. or //: write the path without them")]
+    #[error("{path:?} contains \".\", \"..\" or \"//\"; write the path without them")]
     Roundabout {
         /// The path as given, shortened.
         path: String,

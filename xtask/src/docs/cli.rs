@@ -172,9 +172,9 @@ pub(super) fn write(help: &Help) -> String {
 
 <!-- Written by `cargo xtask docs` from `trunkline help --json`. Do not edit. -->
 
-`tl` is a shorter name for `trunkline`. What a command prints, and in which order of columns, is in
-[JSON output](json.md) and [Exit codes](exit-codes.md). A command marked `ro` changes nothing; one
-marked `rw` may.
+`tl` is a shorter name for `trunkline`. [JSON output](json.md) describes what each command prints,
+including the order of columns, and [Exit codes](exit-codes.md) explains the codes. A command marked
+`ro` changes nothing; one marked `rw` may.
 "
     .to_owned();
     if !help.args.is_empty() {
@@ -234,8 +234,16 @@ pub(super) fn write_configuration(help: &Help) -> String {
 
 fn usage(name: &str, command: &Command) -> String {
     let mut usage = format!("trunkline {name}");
-    if command.args.iter().any(Arg::is_option) {
+    let (required, optional): (Vec<&Arg>, Vec<&Arg>) = command
+        .args
+        .iter()
+        .filter(|arg| arg.is_option())
+        .partition(|option| option.required);
+    if !optional.is_empty() {
         usage.push_str(" [OPTIONS]");
+    }
+    for option in required {
+        let _ = write!(usage, " {}", option.in_usage());
     }
     for operand in command.args.iter().filter(|a| !a.is_option()) {
         let value = operand.value.as_deref().unwrap_or(&operand.name);
@@ -250,10 +258,11 @@ fn usage(name: &str, command: &Command) -> String {
 fn write_args(page: &mut String, args: &[Arg]) {
     page.push_str("\n| Argument | Meaning | Default |\n|---|---|---|\n");
     for arg in args {
-        let default = arg
-            .default
-            .as_ref()
-            .map_or(String::new(), |d| format!("`{d}`"));
+        let default = match &arg.default {
+            Some(default) => format!("`{default}`"),
+            None if arg.required && arg.is_option() => "required".to_owned(),
+            None => String::new(),
+        };
         let help = one_line(arg.help.as_deref().unwrap_or_default());
         let _ = writeln!(
             page,
@@ -274,6 +283,19 @@ fn one_line(text: &str) -> String {
 impl Arg {
     fn is_option(&self) -> bool {
         self.long.is_some() || self.short.is_some()
+    }
+
+    /// Returns the option with one of its names, as in a usage line.
+    fn in_usage(&self) -> String {
+        let name = match (&self.long, &self.short) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(short)) => format!("-{short}"),
+            (None, None) => self.name.clone(),
+        };
+        match &self.value {
+            Some(value) => format!("{name} {value}"),
+            None => name,
+        }
     }
 
     fn shown(&self) -> String {

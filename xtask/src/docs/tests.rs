@@ -12,6 +12,14 @@ const HELP: &str = r#"{
       {"name": "utc", "long": "utc", "help": "Times in UTC"}
     ],
     "exit_codes": [0, 1, 3]
+  }, {
+    "name": "hide", "about": "Hide it.", "tag": "rw",
+    "args": [
+      {"name": "names", "help": "Names", "value": "NAME...", "required": false},
+      {"name": "comment", "long": "comment", "help": "Why", "value": "TEXT"},
+      {"name": "time", "long": "for", "short": "f", "help": "How long", "value": "TIME",
+       "required": true}
+    ]
   }],
   "configuration": [{"section": "[engine]", "keys": [
     {"name": "listen", "form": "ADDRESS|LIST", "default": "`127.0.0.1`", "meaning": "where"},
@@ -34,6 +42,9 @@ fn page_of_the_command_line_is_written_from_the_answer() {
         "| `-o, --output FORM` | table\\|json |  |\n",
         "| `--utc` | Times in UTC |  |\n",
         "\nExit codes: 0, 1, 3.\n",
+        "\ntrunkline hide [OPTIONS] --for TIME [NAME...]\n",
+        "| `-f, --for TIME` | How long | required |\n",
+        "| `NAME...` | Names |  |\n",
     ] {
         assert!(page.contains(expected), "{expected:?} is not in:\n{page}");
     }

@@ -14,8 +14,9 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run I/O servers in separate processes
 ///
-/// An I/O server connects devices to the variables of an engine. `serve` runs those of its
-/// configuration itself; `io run` runs one in its own process, on this or another machine.
+/// An I/O server connects devices to the variables of an engine. `serve` runs the I/O servers of its
+/// configuration in its own process; `io run` runs one in a separate process, on this or another
+/// machine.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Run(Args),
@@ -25,9 +26,9 @@ pub(crate) enum Subcommand {
 
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
-/// The I/O server delivers every variable of the engine whose `source` names it, including
-/// variables that are deployed later. When it stops, their quality becomes bad, with the reason.
-/// When it runs again, on this host or another, they continue.
+/// The I/O server delivers all variables whose `source` names it, including variables that are
+/// deployed later. When it stops, their quality becomes bad, with the reason. When it runs again, on
+/// this host or another, the variables are updated again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them

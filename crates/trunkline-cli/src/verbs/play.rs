@@ -41,12 +41,12 @@ use crate::{CliError, Context, Exit, Problem, counted};
 ///
 /// If `x.tdms` has a checksum file `x.tdms.sums` next to it, the checksums of the first file are
 /// verified before playing begins. Playing takes as long as recording did; --speed changes the
-/// pace, and --full plays without waiting. Ctrl-C stops playing. Exit code 1 means that some
+/// pace, and --full-speed plays without waiting. Ctrl-C stops playing. Exit code 1 means that some
 /// updates could not be played, or that a stream was played whose recording has gaps or values of a
 /// quality other than good. --exclude leaves out variables or, with --stream, channels.
 ///
-/// With --history, what an engine or a folder has recorded is played instead of a FILE. With --stream,
-/// it is one variable.
+/// With --history, the history of an engine or of a folder is played instead of a FILE. With --history
+/// and --stream, only one variable can be played.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -97,14 +97,14 @@ pub(crate) struct Args {
         long,
         value_name = "FACTOR",
         value_parser = arguments::positive,
-        conflicts_with = "full",
+        conflicts_with = "full_speed",
         allow_negative_numbers = true
     )]
     speed: Option<f64>,
 
     /// Play as fast as possible
     #[arg(long)]
-    full: bool,
+    full_speed: bool,
 
     /// Keep the recorded times of the updates, instead of the times at which they are played
     #[arg(long)]
@@ -162,7 +162,7 @@ const RING_ROWS: usize = 1 << 16;
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.handle_presses(1);
-    let pace = match (args.full, args.speed) {
+    let pace = match (args.full_speed, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
         (false, None) => Pace::Original,
@@ -483,7 +483,8 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         let is_unknown = matches!(error, PlaybackError::NoRate { .. });
         let mut found = problem(&error.into());
         if is_unknown {
-            let hint = "--full plays it as fast as possible, --times names a channel of times";
+            let hint = "use --full-speed to play it as fast as possible, or --times to name a channel \
+                        of times";
             found.hint = Some(hint.to_owned());
         }
         found

@@ -341,7 +341,7 @@ fn updates_delayed_by_a_full_disk_are_recorded_later() {
     assert_eq!(verified.code, Some(0), "{verified:?}");
     assert_eq!(lines(&verified.err).last().unwrap()["sums"], true);
     served.run(&["put", variable, "another"]);
-    assert_eq!(served.run(&["play", "--full", path]).code, Some(0));
+    assert_eq!(served.run(&["play", "--full-speed", path]).code, Some(0));
     assert_eq!(served.run(&["get", "-t", variable]).out.trim(), "short");
 }
 

@@ -319,7 +319,7 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         (&["--coverage", "--every", "1s"], "--every"),
         (&["--coverage", "--agg", "mean"], "--agg"),
         (&["--agg", "mean"], "--agg chooses the columns of --every"),
-        (&["--every", "1s", "--agg", "median"], "time-mean"),
+        (&["--every", "1s", "--agg", "median"], "time_mean"),
         (&["--count", "0"], "1 or more"),
     ] {
         let output = plant.run(&[&["history", "rig/level"], arguments].concat());
@@ -398,7 +398,7 @@ fn history_shows_values_between_readings_and_how_much_is_covered() {
     assert!(line[4].ends_with(" s"), "{}", table.out);
     assert_eq!(line[5..], ["100.000 %"]);
 
-    let agg = "time-mean,coverage,count";
+    let agg = "time_mean,coverage,count";
     let intervals = ["history", "rig/level", "--every", "36500d", "--agg", agg];
     let shown = plant.done(
         &[
@@ -601,8 +601,8 @@ fn values_committed_before_a_kill_are_in_the_history_once() {
     let all = [&["started", "added"][..], &killed, &killed].concat();
     assert_eq!(words(&events, "event"), all);
     let plain = plant.done(&["history", "rig/count", "--since", "1h"]);
-    let told = "rig/count: the engine was interrupted; later updates before its next start are \
-                missing (";
+    let told = "rig/count: the engine was interrupted; updates between this time and its next \
+                start are missing (";
     assert_eq!(plain.err.matches(told).count(), runs.len(), "{}", plain.err);
 
     // After an orderly stop nothing is missing.

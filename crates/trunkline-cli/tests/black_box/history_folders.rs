@@ -212,7 +212,7 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
         let refused = plant.folder_command(&[verb]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
         assert!(
-            refused.err.contains("an engine records into"),
+            refused.err.contains("an engine is recording into"),
             "{}",
             refused.err
         );
@@ -407,7 +407,7 @@ fn exported_recording_is_played_with_the_same_values() {
         &["--history", "rig/**", "--folder", &folder],
     ] {
         let other = Recorded::start(PLANT);
-        let words = ["--full", "--keep-times", "--json"];
+        let words = ["--full-speed", "--keep-times", "--json"];
         let played = other.done(&[&["play"], source, &words].concat());
         let played = checked(&played.err, Some("played")).remove(0);
         assert_eq!(
@@ -514,7 +514,7 @@ array_bytes_max = "1 KiB"
         &["--history", "rig/**", "--folder", &folder],
     ] {
         let other = Recorded::start(config);
-        let words = ["--full", "--keep-times", "--json"];
+        let words = ["--full-speed", "--keep-times", "--json"];
         let played = other.done(&[&["play"], source, &words].concat());
         let played = checked(&played.err, Some("played")).remove(0);
         assert_eq!(
@@ -574,7 +574,13 @@ fn history_is_played_in_the_order_of_times_over_many_windows() {
     let folder = plant.path("plant.history");
     for source in [&[][..], &["--folder", &folder]] {
         let other = Recorded::start(PLANT);
-        let words = ["--full", "--keep-times", "--json", "--since", "2026-01-01"];
+        let words = [
+            "--full-speed",
+            "--keep-times",
+            "--json",
+            "--since",
+            "2026-01-01",
+        ];
         // The command plays into one engine, and reads the other one, or its folder.
         let pattern = match source.is_empty() {
             true => format!("{}/rig/*", plant.url),
@@ -607,7 +613,14 @@ fn history_is_played_in_the_order_of_times_over_many_windows() {
 #[test]
 fn history_of_one_variable_is_played_into_a_stream() {
     let plant = plant();
-    let play = ["play", "--history", "rig/**", "--full", "--stream", "p"];
+    let play = [
+        "play",
+        "--history",
+        "rig/**",
+        "--full-speed",
+        "--stream",
+        "p",
+    ];
     let several = plant.run(&play);
     assert_eq!(several.code, Some(2), "{several:?}");
     assert!(several.err.contains("--group"), "{}", several.err);

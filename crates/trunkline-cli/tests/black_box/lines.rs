@@ -300,7 +300,7 @@ fn lines_of_recordings_are_as_kept() {
         "record info none.tdms",
         "record ls none",
         "record stop {}.tdms",
-        "play {}.tdms --full",
+        "play {}.tdms --full-speed",
         "play none.tdms",
         "tdms info {}.tdms",
         "tdms verify {}.tdms",

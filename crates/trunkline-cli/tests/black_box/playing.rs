@@ -105,7 +105,7 @@ fn updates_with_damaged_text_are_counted_and_the_others_played() {
         file.to_str().unwrap(),
         "--as",
         "rig/=test/",
-        "--full",
+        "--full-speed",
     ];
     let played = served.run(&play);
     assert_eq!(played.code, Some(1), "{played:?}");
@@ -133,7 +133,7 @@ fn name_of_a_variable_that_is_not_played_is_not_padded() {
         file.to_str().unwrap(),
         "--as",
         "rig/=größe/",
-        "--full",
+        "--full-speed",
     ];
     let played = served.run(&play);
     assert_eq!(played.code, Some(1), "{played:?}");
@@ -152,7 +152,7 @@ fn excluded_channels_are_not_streamed() {
         file,
         "--stream",
         "p",
-        "--full",
+        "--full-speed",
         "--exclude",
         "g/when",
     ];

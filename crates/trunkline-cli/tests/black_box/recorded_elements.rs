@@ -40,7 +40,7 @@ fn record(served: &Served, file: &str, data_type: &str, more: &[&str], input: &s
 /// Plays a recording into a stream; what its reader prints.
 fn play(served: &Served, file: &str, data_type: &str) -> String {
     // With the recorded type, which need not be given.
-    let to = ["--stream", "player", "--full"];
+    let to = ["--stream", "player", "--full-speed"];
     let player = served.spawn(&[&["play", file][..], &to].concat());
     let read = [
         "stream", "read", "again", "--from", "player", "--type", data_type,
@@ -117,7 +117,13 @@ fn streams_of_every_kind_are_recorded_and_played_again() {
     }
     let file = path(&served, "0.tdms");
     let other = served.run(&[
-        "play", &file, "--full", "--stream", "player", "--type", "bytes",
+        "play",
+        &file,
+        "--full-speed",
+        "--stream",
+        "player",
+        "--type",
+        "bytes",
     ]);
     assert_eq!(other.code, Some(2), "{other:?}");
     assert!(other.err.contains("--type 'string'"), "{other:?}");
@@ -222,10 +228,10 @@ fn updates_of_one_recorded_variable_are_played_into_a_stream() {
     let stopped = served.run(&["record", "stop", &file]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert_eq!(recorder.end().0, Some(0));
-    let unnamed = served.run(&["play", &file, "--full", "--stream", "player"]);
+    let unnamed = served.run(&["play", &file, "--full-speed", "--stream", "player"]);
     assert_eq!(unnamed.code, Some(1), "{unnamed:?}");
     assert!(unnamed.err.contains("name one"), "{unnamed:?}");
-    let to = ["--full", "--stream", "player", "--group", "rig/level"];
+    let to = ["--full-speed", "--stream", "player", "--group", "rig/level"];
     let player = served.spawn(&[&["play", &file][..], &to].concat());
     let read = served.run(&["stream", "read", "again", "--from", "player"]);
     assert_eq!(player.end().0, Some(0));
@@ -267,7 +273,7 @@ fn bad_values_and_gaps_are_reported_when_played_into_a_stream() {
     recording.finish().unwrap();
     for is_json in [false, true] {
         let form = &["--json"][..usize::from(is_json)];
-        let to = ["--full", "--stream", "player"];
+        let to = ["--full-speed", "--stream", "player"];
         let player = served.spawn(&[&["play", &path][..], &to, form].concat());
         let read = served.run(&["stream", "read", "again", "--from", "player"]);
         assert_eq!(read.out, "0.0\n1.0\n2.0\n");

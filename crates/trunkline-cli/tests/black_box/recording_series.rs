@@ -124,14 +124,14 @@ fn series_is_played_from_its_first_file_and_gaps_are_reported() {
 
     // The values of the third file are in the fourth, as earlier values.
     std::fs::remove_file(&files[2]).unwrap();
-    let (played, line) = play(&["--full"]);
+    let (played, line) = play(&["--full-speed"]);
     assert_eq!((played.code, &line["updates"]), (Some(1), &5.into()));
     let said: Json = serde_json::from_str(played.err.lines().next().unwrap()).unwrap();
     assert_eq!(said["code"], "missing", "{said}");
     let sentence = said["message"].as_str().unwrap();
     assert!(sentence.ends_with("run_0003.tdms is missing"), "{sentence}");
     std::fs::remove_file(&files[1]).unwrap();
-    let (played, line) = play(&["--full"]);
+    let (played, line) = play(&["--full-speed"]);
     assert_eq!((played.code, &line["updates"]), (Some(1), &4.into()));
     let said = "1 update of 1 variable is missing before";
     assert!(played.err.contains(said), "{played:?}");
@@ -139,12 +139,12 @@ fn series_is_played_from_its_first_file_and_gaps_are_reported() {
     // The last one, cut off.
     let bytes = std::fs::read(&files[3]).unwrap();
     std::fs::write(&files[3], &bytes[..bytes.len() - 1]).unwrap();
-    let (played, _) = play(&["--full"]);
+    let (played, _) = play(&["--full-speed"]);
     assert_eq!(played.code, Some(1), "{played:?}");
     assert!(played.err.contains("was cut off"), "{played:?}");
     // One of another series.
     std::fs::copy(&files[0], &files[1]).unwrap();
-    let refused = served.run(&["play", &files[0], "--full"]);
+    let refused = served.run(&["play", &files[0], "--full-speed"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
         refused.err.contains("run_0002.tdms is named like"),
@@ -195,7 +195,7 @@ fn stream_continues_in_further_files_and_is_played_as_one() {
     let alone = path(&served, "alone.tdms");
     std::fs::rename(&second, &alone).unwrap();
     let play = |file: &str, code| {
-        let to = ["--full", "--stream", "player", "--type", "i32"];
+        let to = ["--full-speed", "--stream", "player", "--type", "i32"];
         let player = served.spawn(&[&["play", file][..], &to].concat());
         let out = served.run(&read_back).out;
         assert_eq!(player.end().0, Some(code));
@@ -219,7 +219,7 @@ fn refused_updates_are_reported_with_variable_and_reason() {
     wait_for(&served, &file, "rig/level", 1);
     recorder.signal("INT");
     assert_eq!(recorder.end().0, Some(0));
-    let played = served.run(&["play", "--full", &file]);
+    let played = served.run(&["play", "--full-speed", &file]);
     assert_eq!(played.code, Some(1), "{played:?}");
     assert!(played.err.contains("1 failed"), "{played:?}");
     let line = played.err.lines().find(|line| line.contains("rig/sealed"));
@@ -229,7 +229,7 @@ fn refused_updates_are_reported_with_variable_and_reason() {
         "{line}"
     );
     assert!(!played.err.contains("rig/level"), "{played:?}");
-    let played = served.run(&["play", "--full", "--json", &file]);
+    let played = served.run(&["play", "--full-speed", "--json", &file]);
     let lines = played
         .err
         .lines()

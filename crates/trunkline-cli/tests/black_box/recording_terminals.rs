@@ -116,7 +116,15 @@ fn recorded_stream(served: &Served) -> String {
 fn playing_into_an_unread_stream_is_reported_and_can_be_stopped() {
     let served = Served::rig();
     let file = recorded_stream(&served);
-    let play = ["play", &file, "--full", "--stream", "p", "--type", "i32"];
+    let play = [
+        "play",
+        &file,
+        "--full-speed",
+        "--stream",
+        "p",
+        "--type",
+        "i32",
+    ];
     for signal in ["INT", "TERM"] {
         let player = Shown::spawn_all(&mut served.command(&play), 0);
         player.until("waiting for the peer of p; ");

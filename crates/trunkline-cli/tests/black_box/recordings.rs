@@ -87,19 +87,25 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
 
     served.run(&["put", "rig/level", "99"]);
     served.run(&["put", "rig/mode", "OFF"]);
-    let played = served.run(&["play", "--full", &file]);
+    let played = served.run(&["play", "--full-speed", &file]);
     assert_eq!(played.code, Some(0), "{played:?}");
     assert!(played.err.contains("6 updates played"), "{played:?}");
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "30.0");
     assert_eq!(served.run(&["get", "-t", "rig/mode"]).out.trim(), "HAND");
     // Into others: of another type, or not there.
-    let other = served.run(&["play", "--full", "--as", "rig/level=rig/setpoint", &file]);
+    let other = served.run(&[
+        "play",
+        "--full-speed",
+        "--as",
+        "rig/level=rig/setpoint",
+        &file,
+    ]);
     assert_eq!(other.code, Some(0), "{other:?}");
     assert_eq!(
         served.run(&["get", "-t", "rig/setpoint"]).out.trim(),
         "30.0"
     );
-    let wrong = served.run(&["play", "--full", "--as", "rig/mode=rig/level", &file]);
+    let wrong = served.run(&["play", "--full-speed", "--as", "rig/mode=rig/level", &file]);
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     assert!(
         wrong.err.contains("enum(OFF, AUTO, HAND) was recorded"),
@@ -152,7 +158,13 @@ fn a_stream_is_recorded_and_played_into_a_stream() {
     assert_eq!((&info["values"], &info["lost"]), (&5_000.into(), &0.into()));
 
     let player = served.spawn(&[
-        "play", &file, "--full", "--stream", "player", "--type", "i32",
+        "play",
+        &file,
+        "--full-speed",
+        "--stream",
+        "player",
+        "--type",
+        "i32",
     ]);
     let read = served.run(&[
         "stream", "read", "again", "--from", "player", "--type", "i32",
@@ -183,7 +195,7 @@ fn json_output_is_as_documented_and_checksums_are_optional() {
     let verified = served.run(&["tdms", "verify", &file, "--json"]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
     assert_eq!(last(&verified.err)["sums"], true, "{verified:?}");
-    let played = served.run(&["play", "--full", "--json", &file]);
+    let played = served.run(&["play", "--full-speed", "--json", &file]);
     assert_eq!(played.code, Some(0), "{played:?}");
     check(&last(&played.err), "played");
 
@@ -206,7 +218,14 @@ fn json_output_is_as_documented_and_checksums_are_optional() {
     let verified = served.run(&["tdms", "verify", &stream, "--json"]);
     assert_eq!(last(&verified.err)["sums"], true, "{verified:?}");
     let player = served.spawn(&[
-        "play", &stream, "--full", "--stream", "player", "--type", "i32", "--json",
+        "play",
+        &stream,
+        "--full-speed",
+        "--stream",
+        "player",
+        "--type",
+        "i32",
+        "--json",
     ]);
     let read = [
         "stream", "read", "again", "--from", "player", "--type", "i32",

@@ -70,7 +70,7 @@ fn a_type_mismatch_is_an_error_when_the_variable_is_opened_and_only_then() {
     let error = Typed::<i32>::new(&opened).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the variable is f64, this program expects i32; use f64 in the program"
+        "the variable is f64, but this program expects i32; use f64 in the program"
     );
     let level = Typed::<f64>::new(&opened).unwrap();
     let batch = rig.client.write([level.write(4.5)]).unwrap();

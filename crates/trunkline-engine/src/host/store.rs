@@ -238,7 +238,7 @@ impl fmt::Display for StoreErrorKind {
             ),
             StoreErrorKind::Newer { found, known } => write!(
                 f,
-                "has form {found}, and this version knows forms up to {known}: a newer version \
+                "has format {found}, but this version reads formats up to {known}: a newer version \
                  has used it; start that one, or move the store away"
             ),
             StoreErrorKind::InUse => f.write_str(

@@ -43,14 +43,14 @@ pub enum Refusal {
         "only the engine writes the fields of a variable; write the variable itself, or change its configuration"
     )]
     Field,
-    #[error("no write access to this variable; ask its administrator for write access")]
+    #[error("no write access to this variable; ask the engine's administrator for it")]
     Denied,
-    #[error("the variable is {expected}, the value is not; write a value of that type")]
+    #[error("the value does not have the variable's type, {expected}; write a value of that type")]
     WrongType { expected: String },
     #[error("the value cannot be decoded: {0}; correct the program that wrote it")]
     InvalidValue(DecodeError),
     #[error(
-        "the value has {given} elements, the variable's FIFO takes {expected}; write {expected}"
+        "the value has {given} elements, but the variable's FIFO takes {expected}; write {expected}"
     )]
     Length { expected: u64, given: u64 },
     #[error("the value is outside the range {low} to {high}; write a value within it")]
@@ -191,7 +191,7 @@ pub enum AccessError {
     InvalidName(trunkline_types::name::NameError),
     #[error("the variable is write-only; change `access` in its library to read it")]
     NotReadable,
-    #[error("no read access to this variable; ask its administrator for read access")]
+    #[error("no read access to this variable; ask the engine's administrator for it")]
     Denied,
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,

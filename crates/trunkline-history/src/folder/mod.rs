@@ -66,7 +66,7 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// An engine records into the folder, or another command changes it.
+    /// An engine is recording into the folder, or another command is changing it.
     InUse {
         /// The folder.
         folder: PathBuf,
@@ -91,14 +91,14 @@ impl fmt::Display for FolderError {
             ),
             Self::NotPermitted { folder } => write!(
                 f,
-                "this user may not use the files in {}; be the user of the engine, or get its \
-                 permission",
+                "this user may not use the files in {}; run the command as the user of the engine, \
+                 or ask that user for permission",
                 folder.display()
             ),
             Self::InUse { folder } => write!(
                 f,
-                "an engine records into {}, or another command changes it; stop the engine, then \
-                 try again",
+                "an engine is recording into {}, or another command is changing it; stop the engine \
+                 or wait for the command, then try again",
                 folder.display()
             ),
             Self::History(error) => error.fmt(f),

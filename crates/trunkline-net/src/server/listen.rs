@@ -38,7 +38,8 @@ pub enum BindError {
         source: io::Error,
     },
     #[error(
-        "another program listens at the socket {path}; stop it or choose another path with --listen"
+        "another program is listening on the socket {path}; stop it, or choose another path with \
+         --listen"
     )]
     SocketTaken { path: SocketPath },
     /// A file that is not a socket exists at the path of the Unix socket.

@@ -27,7 +27,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
     let group = GroupWrite::decode(frame)?;
     let count = frame.count() as usize;
     if count == 0 || count > GROUP_MAX {
-        let sentence = format!("a group has 1 to {GROUP_MAX} variables, this one has {count}");
+        let sentence = format!("a group has 1 to {GROUP_MAX} variables, but this one has {count}");
         return Err(Fault::new(FaultCode::TooLarge, sentence).into());
     }
     let try_only = group.try_only();

@@ -34,7 +34,7 @@ pub enum WriteError {
     },
     #[error("{path} occurs twice in one segment; write its values together")]
     Twice { path: ObjectPath },
-    #[error("a channel that this writer did not make")]
+    #[error("the channel was not created by this writer")]
     UnknownChannel,
     #[error(
         "{path} has {count} values and the channels before it {before}; all channels of a row need the same number"
@@ -47,7 +47,10 @@ pub enum WriteError {
     },
     #[error("{path} holds strings, which cannot be interleaved; write them channel by channel")]
     InterleavedStrings { path: ObjectPath },
-    #[error("version 1.0 has no interleaved data; write it channel by channel, or version 2.0")]
+    #[error(
+        "TDMS version 1.0 does not support interleaved data; write the data channel by channel, or \
+         use version 2.0"
+    )]
     InterleavedInVersion1,
     #[error("the segment would end beyond the longest file")]
     FileTooLong,

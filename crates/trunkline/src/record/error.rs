@@ -95,7 +95,7 @@ pub enum RecordingError {
     /// No variable of the recording can be played.
     #[error("none of the recording's variables can be played; {why}")]
     NothingToPlay {
-        /// The reason for the first variable.
+        /// The reason, or the first variable and its reason.
         why: String,
     },
 }

@@ -259,7 +259,7 @@ fn open(
     }
     if into.iter().all(Option::is_none) {
         let why = match done.refused.first() {
-            Some((name, why)) => format!("{name}: {why}"),
+            Some((name, why)) => format!("the first one is {name}: {why}"),
             None => "all of them are left out".to_owned(),
         };
         return Err(RecordingError::NothingToPlay { why });

@@ -26,6 +26,7 @@ pub(crate) enum Aggregate {
     /// The mean of the values
     Mean,
     /// The mean of the values, weighted by duration
+    #[value(name = "time_mean")]
     TimeMean,
     /// Share of the interval in which the value is known and not bad
     Coverage,

@@ -20,8 +20,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// List the variables that a folder has
 ///
-/// The rows of a variable are its updates and events. A variable that was deployed with another type
-/// later has a line for each type. The folder may be in use by an engine.
+/// The rows of a variable are its updates and events. A variable whose type changed has a line for
+/// each type. The folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LsArgs {
     /// The folder of a history, such as plant.history
@@ -29,9 +29,10 @@ pub(crate) struct LsArgs {
     folder: PathBuf,
 }
 
-/// Show the totals of a folder
+/// Show how many series, rows and bytes the folder of a history has
 ///
-/// The folder may be in use by an engine.
+/// A series is the rows of a variable with one type, so a variable whose type changed has several. The
+/// folder may be in use by an engine.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
     /// The folder of a history, such as plant.history
@@ -167,7 +168,7 @@ pub(crate) struct Totals {
     folder: String,
     /// True if an engine records into the folder, or a command changes it.
     in_use: bool,
-    /// Number of variables; one that had several types counts once for each.
+    /// Number of series. A variable whose type changed has a series for each type.
     variables: WideInt,
     /// Number of updates and events.
     rows: WideInt,
@@ -239,7 +240,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
         vec![
             ("folder", totals.folder.clone(), Style::Plain),
             ("in use", in_use.to_owned(), Style::Plain),
-            ("variables", info.series.to_string(), Style::Plain),
+            ("series", info.series.to_string(), Style::Plain),
             ("rows", info.rows.to_string(), Style::Plain),
             ("first", time(first), Style::Plain),
             ("last", time(last), Style::Plain),
@@ -359,7 +360,7 @@ pub(crate) enum FolderEvent {
     Rebuilt {
         /// The folder.
         folder: String,
-        /// Number of variables; one that had several types counts once for each.
+        /// Number of series. A variable whose type changed has a series for each type.
         variables: u64,
         /// Number of files of rows.
         files: u64,
@@ -438,9 +439,8 @@ impl Display for FolderEvent {
             } => {
                 write!(
                     f,
-                    "{}: a new catalogue of {}, {} and {}",
+                    "{}: a new catalogue of {variables} series, {} and {}",
                     escaped(folder),
-                    counted(*variables, "variable"),
                     counted(*files, "file"),
                     counted(*rows, "row"),
                 )?;

@@ -37,8 +37,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
 /// the recording itself is reported on standard error. With --every or --points it prints one line
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean. With --interpolated it prints the value at points in time. With --folder it reads the folder
-/// of a history, whether an engine records into it or not.
+/// mean. With --interpolated it prints the value at regular times. With --folder it reads the folder
+/// of a history directly, whether or not an engine is recording into it.
 ///
 /// The subcommands read, check and repair the folder of a history. The name of a variable contains a
 /// `/`, so it cannot be confused with a subcommand.
@@ -74,8 +74,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["since", "every", "points", "plot"])]
     last: bool,
 
-    /// Print one line for each interval of this length, such as 10s or 5m. An interval without
-    /// readings and missing updates has no line
+    /// Print one line for each interval of this length, such as 10s or 5m. Intervals with neither
+    /// readings nor missing updates are omitted
     #[arg(
         long,
         value_name = "TIME",
@@ -101,12 +101,12 @@ pub(crate) struct Args {
     agg: Vec<Aggregate>,
 
     /// Print the value at the time of --at, or at every multiple of --every. Numbers are interpolated
-    /// linearly between the readings before and after; other values are those of the reading before.
-    /// Without these readings, or across a gap, there is no value
+    /// linearly between the readings before and after; other types keep the value of the previous
+    /// reading. Without these readings, or across a gap, there is no value
     #[arg(long, conflicts_with_all = ["last", "points", "plot"])]
     interpolated: bool,
 
-    /// Like --interpolated, but always print the value of the reading before, as for a setpoint
+    /// Like --interpolated, but always print the value of the previous reading, as for a setpoint
     #[arg(long, conflicts_with_all = ["last", "points", "plot", "interpolated"])]
     stepped: bool,
 
@@ -119,8 +119,8 @@ pub(crate) struct Args {
     )]
     at: Option<String>,
 
-    /// Print the coverage of each variable: the numbers of readings, bad readings and missing updates,
-    /// and the share of the time in which the value is known and not bad
+    /// Print the coverage of each variable: the number of readings, of bad readings and of missing
+    /// updates, and the share of the time during which the value is known and not bad
     #[arg(
         long,
         conflicts_with_all = ["last", "every", "points", "plot", "interpolated", "stepped"]
@@ -178,7 +178,7 @@ impl Event {
             HistoryEvent::Added => "the variable was added".to_owned(),
             HistoryEvent::Stopped => "the engine stopped".to_owned(),
             HistoryEvent::Interrupted => {
-                "the engine was interrupted; later updates before its next start are missing"
+                "the engine was interrupted; updates between this time and its next start are missing"
                     .to_owned()
             }
             HistoryEvent::Lost(Some(count)) => {

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     names: Vec<String>,
 
     /// Instead of readings, show the alarms that are not normal: on a terminal in a table that is
-    /// drawn again whenever one changes, otherwise followed by every change. Without NAME, the alarms
-    /// of all variables
+    /// redrawn whenever one changes, otherwise followed by every change. Without NAME, the alarms of
+    /// all variables
     #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
     alarms: bool,
 

@@ -71,7 +71,7 @@ pub(super) fn play(
 ) -> Result<Exit, CliError> {
     if args.skip_gaps {
         let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
-                        its own time; use --speed or --full";
+                        its own time; use --speed or --full-speed";
         return Err(Problem::usage(sentence).into());
     }
     let Some(known) = recorded.variables().get(number) else {

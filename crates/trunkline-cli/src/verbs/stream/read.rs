@@ -21,11 +21,11 @@ const FORM: &str =
 
 /// Print the elements of a stream
 ///
-/// With --writers, any number of writers can connect, each with --to. The output shows the writer
-/// of each element.
+/// With --writers, any number of writers can connect, each with `stream write --to`. The output shows
+/// the writer of each element.
 ///
-/// Waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on this
-/// machine: see `trunkline help stream`.
+/// The command waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on
+/// this machine: see `trunkline help stream`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "element_form" => arg.help(FORM),

@@ -26,12 +26,12 @@ const FORM: &str =
 
 /// Write elements from standard input to a stream
 ///
-/// With --readers, any number of readers can connect, each with --from. Every reader gets all
-/// elements. The writer waits for the slowest reader, unless --quota limits how many elements may
-/// wait for one.
+/// With --readers, any number of readers can connect, each with `stream read --from`. Every reader
+/// gets all elements. The writer waits for the slowest reader, unless --quota limits how many elements
+/// may wait for one.
 ///
-/// Waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on this
-/// machine: see `trunkline help stream`.
+/// The command waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on
+/// this machine: see `trunkline help stream`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "element_form" => arg.help(FORM),

@@ -52,7 +52,7 @@ pub(crate) enum Subcommand {
     /// unambiguous. Qualities of recorded variables are printed as words, such as `good`. Values
     /// are scaled with the scales of the file, unless --raw is given.
     Cat(cat::Args),
-    /// Print the first rows: 10, or --count
+    /// Print the first rows (10 unless --count is given)
     Head(cat::Args),
     Convert(Box<convert::Args>),
     Verify(verify::Args),
@@ -73,7 +73,7 @@ struct RowArgs {
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     from: Option<String>,
 
-    /// Stop before this row, given like --from
+    /// Stop before this row; same format as --from
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     to: Option<String>,
 
