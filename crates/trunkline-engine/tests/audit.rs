@@ -85,7 +85,7 @@ fn audit_has_caller_origin_values_time_and_outcome_of_each_write() {
     assert_eq!(taken(&rig), [], "each is taken once");
 }
 
-/// Behaviour: B-24.
+/// Behaviour: B-24, H-12.
 #[test]
 fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
     let mut properties = properties();

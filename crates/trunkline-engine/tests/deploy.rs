@@ -268,7 +268,7 @@ fn more_variables_than_fit_are_refused_before_anything_is_made() {
     assert_eq!(rig.engine.libraries().variable_count(), 0);
 }
 
-/// Behaviour: H-17.
+/// Behaviour: H-17, SV-13.
 #[test]
 fn initial_value_is_update_one_and_marked_as_initial() {
     let mut properties = Properties::new(DataType::F64);

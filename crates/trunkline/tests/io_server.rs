@@ -54,6 +54,7 @@ impl Rig {
     }
 }
 
+/// Behaviour: SV-11.
 #[test]
 fn scans_are_scaled_and_writes_return_the_device_value() {
     let mut sut = Rig::new(Failure::None, None);

@@ -205,7 +205,7 @@ fn journal(engine: &Stored, arguments: &[&str]) -> Vec<String> {
 
 /// After a kill the states continue, and the journal has each change once.
 ///
-/// Behaviour: SV-04, H-11.
+/// Behaviour: SV-04, SV-10, H-11.
 #[test]
 fn states_and_journal_survive_a_kill_of_the_engine() {
     let folder = tempfile::tempdir().unwrap();

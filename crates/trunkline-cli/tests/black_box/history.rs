@@ -592,7 +592,7 @@ fn killed_while_written(kills: usize) -> (Recorded, Vec<Vec<u64>>) {
     (plant, runs)
 }
 
-/// Behaviour: SV-09, B-64.
+/// Behaviour: SV-09, B-64, H-15.
 #[test]
 fn values_committed_before_a_kill_are_in_the_history_once() {
     let (mut plant, runs) = killed_while_written(2);
