@@ -102,7 +102,7 @@ impl Connection {
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
             // The client was closed while the driver was dialling.
-            self.closing = Some(Disconnect::Local);
+            self.closing = Some(Disconnect::ClosedLocally);
             return;
         }
         self.phase = Phase::Greeting {
@@ -271,14 +271,14 @@ impl Connection {
             Phase::Greeting { .. } | Phase::Open(_) => {
                 let sentence = "the client's program has closed the connection".to_owned();
                 let code = FaultCode::ShuttingDown;
-                self.closing = Some(Disconnect::Local);
+                self.closing = Some(Disconnect::ClosedLocally);
                 self.goodbye.get_or_insert(Goodbye {
                     code,
                     retry_after: None,
                     sentence,
                 });
             }
-            Phase::Offline { .. } | Phase::Closed => self.give_up(Disconnect::Local),
+            Phase::Offline { .. } | Phase::Closed => self.give_up(Disconnect::ClosedLocally),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
         | Disconnect::NotTrunkline { .. }
         | Disconnect::Slow { .. }
         | Disconnect::OutOfMemory { .. }
-        | Disconnect::Local => WhyStage::Connection,
+        | Disconnect::ClosedLocally => WhyStage::Connection,
     };
     let default = match &state {
         ConnectionState::Closed { .. } => "correct the problem, then connect again",

@@ -224,7 +224,7 @@ impl Dial {
                     return match result.take() {
                         Some(Ok(transport)) => DialStep::Connected(transport),
                         Some(Err(cause)) => DialStep::Failed(cause),
-                        None => DialStep::Failed(Disconnect::Local),
+                        None => DialStep::Failed(Disconnect::ClosedLocally),
                     };
                 }
                 Stage::Addresses {

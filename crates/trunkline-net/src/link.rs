@@ -314,7 +314,7 @@ impl<E: Endpoint + 'static> Link<E> {
         }
         let mut guard = driven.role.lock();
         let (now, _) = guard.time();
-        guard.data.disconnect(now, Disconnect::Local);
+        guard.data.disconnect(now, Disconnect::ClosedLocally);
         guard.set_offline(true);
         driven.kick(&guard);
         driven.role.unlock(guard);

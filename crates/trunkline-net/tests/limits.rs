@@ -316,8 +316,8 @@ fn a_server_resets_the_connection_of_a_dead_peer() {
 #[test]
 fn a_peer_that_does_not_read_cannot_keep_a_connection_from_closing() {
     let (sut, _server) = stuck();
-    sut.with(|caller, _, _| caller.closing = Some(Disconnect::Local));
-    assert_eq!(sut.wait_disconnected(), Disconnect::Local);
+    sut.with(|caller, _, _| caller.closing = Some(Disconnect::ClosedLocally));
+    assert_eq!(sut.wait_disconnected(), Disconnect::ClosedLocally);
 }
 
 /// Refuses every peer with a sentence.

@@ -56,14 +56,14 @@ pub enum Disconnect {
     },
     /// Nothing arrived from the other end within the keep-alive deadline.
     #[error(
-        "nothing arrived from the peer for {:.1} s; its machine or program has stalled, or the network between is down", silent_for.as_secs_f64()
+        "nothing arrived from the peer for {:.1} s; its machine or program has stalled, or the network between the two is down", silent_for.as_secs_f64()
     )]
     Dead {
         /// Time since the last bytes arrived.
         silent_for: Duration,
     },
     /// The other end violated the protocol.
-    #[error("the peer violates the protocol ({sentence}); its program is at fault")]
+    #[error("the peer violated the protocol ({sentence}); its program is at fault")]
     Malformed {
         /// Description of the violation.
         sentence: String,
@@ -89,7 +89,7 @@ pub enum Disconnect {
         /// The time allowed.
         deadline: Duration,
     },
-    /// This end has not enough memory for the data that the other end sends.
+    /// This end does not have enough memory for the data that the other end sends.
     #[error("{sentence}")]
     OutOfMemory {
         /// The purpose of the memory, and the remedy.
@@ -97,23 +97,23 @@ pub enum Disconnect {
     },
     /// This end closed the connection.
     #[error("the connection was closed by this program")]
-    Local,
+    ClosedLocally,
 }
 
 /// Time after which a peer may reconnect if it was refused because memory was exhausted.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Disconnect {
-    /// Returns true if dialling again may succeed without further action. Returns false only if a
-    /// person must act first; the client then reports the failure at once instead of retrying
-    /// indefinitely.
+    /// Returns true if dialling again may succeed without further action. Returns false if a person
+    /// must act first, so that the client reports the failure at once instead of retrying
+    /// indefinitely, or if this end closed the connection itself.
     pub fn may_retry(&self) -> bool {
         match self {
             Disconnect::VersionMismatch(_) | Disconnect::NotTrunkline { .. } => false,
             Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => {
                 !matches!(code, FaultCode::Denied | FaultCode::VersionMismatch)
             }
-            Disconnect::Local => false,
+            Disconnect::ClosedLocally => false,
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }
@@ -152,7 +152,7 @@ impl Disconnect {
                 ..
             } => Reason::AccessDenied,
             Disconnect::VersionMismatch(_) => Reason::VersionMismatch,
-            Disconnect::Refused { .. } | Disconnect::Local => Reason::NotConnected,
+            Disconnect::Refused { .. } | Disconnect::ClosedLocally => Reason::NotConnected,
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::Goodbye { .. }
@@ -164,8 +164,8 @@ impl Disconnect {
         }
     }
 
-    /// Returns the goodbye that informs the other end why this end closes; `None` if the other end
-    /// would not read it.
+    /// Returns the goodbye that tells the other end why this end is closing the connection;
+    /// `None` if the other end would not read it.
     pub fn goodbye(&self) -> Option<Goodbye> {
         let (code, sentence) = match self {
             Disconnect::Dead { .. } | Disconnect::Slow { .. } => {
@@ -174,7 +174,7 @@ impl Disconnect {
             }
             Disconnect::Malformed { sentence } => (
                 FaultCode::Malformed,
-                format!("this program sent what is not the protocol: {sentence}"),
+                format!("this program violated the protocol: {sentence}"),
             ),
             Disconnect::OutOfMemory { sentence } => (FaultCode::MemoryFull, sentence.clone()),
             Disconnect::PeerClosed
@@ -184,7 +184,7 @@ impl Disconnect {
             | Disconnect::Goodbye { .. }
             | Disconnect::NotTrunkline { .. }
             | Disconnect::VersionMismatch(_)
-            | Disconnect::Local => return None,
+            | Disconnect::ClosedLocally => return None,
         };
         Some(Goodbye {
             code,
@@ -290,13 +290,13 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
             );
         }
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-            "the peer was stopped or killed, or the network between broke the connection"
+            "the peer was stopped or killed, or a network device or link in between broke the connection"
         }
         kind if is_unreachable(kind) => {
             "the machine does not answer: is it on, and does the network reach it?"
         }
         ErrorKind::PermissionDenied => "this machine does not allow the connection",
-        _ => "the system reported it for this connection",
+        _ => return format!("the connection failed ({text})"),
     };
     format!("the connection failed ({text}); {advice}")
 }

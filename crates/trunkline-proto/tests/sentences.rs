@@ -145,7 +145,7 @@ fn disconnect_determines_quality_and_redialling() {
             true,
         ),
         (goodbye(FaultCode::Denied), Reason::AccessDenied, false),
-        (Disconnect::Local, Reason::NotConnected, false),
+        (Disconnect::ClosedLocally, Reason::NotConnected, false),
         (
             Disconnect::NameLookup {
                 host: String::new(),

@@ -120,7 +120,7 @@ impl ClientCore {
         let was_closed = connection.closed().is_some();
         connection.close();
         if !was_closed && connection.closed().is_some() {
-            let cause = Arc::new(Disconnect::Local);
+            let cause = Arc::new(Disconnect::ClosedLocally);
             self.tell_disconnected(&cause, false);
             self.gave_up(&cause);
         }
@@ -160,7 +160,7 @@ impl ClientCore {
             | Disconnect::Malformed { .. }
             | Disconnect::Slow { .. }
             | Disconnect::OutOfMemory { .. }
-            | Disconnect::Local => FaultCode::ShuttingDown,
+            | Disconnect::ClosedLocally => FaultCode::ShuttingDown,
         };
         let fault = Fault::new(code, format!("it was not sent: {cause}"));
         self.requests.refuse_all(&mut self.parts, &fault);

@@ -417,7 +417,10 @@ fn client_that_shuts_down_says_goodbye_and_never_redials() {
     assert!(matches!(rig.said().last(), Some(Said::Goodbye(_))));
     assert_eq!(rig.client.poll_dial(), None);
     assert!(rig.client.write([write(variable, 1.0)]).is_err());
-    assert!(matches!(cause(&rig.client.state()), Disconnect::Local));
+    assert!(matches!(
+        cause(&rig.client.state()),
+        Disconnect::ClosedLocally
+    ));
 }
 
 #[test]
@@ -429,8 +432,9 @@ fn a_client_that_is_shut_down_while_it_dials_closes_the_new_connection() {
         .unwrap();
     rig.client.shut_down();
     rig.client.handle_connected(rig.now, WALL);
-    assert_eq!(rig.client.wants_close(), Some(Disconnect::Local));
-    rig.client.handle_disconnected(rig.now, Disconnect::Local);
+    assert_eq!(rig.client.wants_close(), Some(Disconnect::ClosedLocally));
+    rig.client
+        .handle_disconnected(rig.now, Disconnect::ClosedLocally);
     assert_eq!((rig.client.poll_dial(), rig.events(id).len()), (None, 1));
 }
 

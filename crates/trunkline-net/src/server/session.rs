@@ -313,7 +313,9 @@ impl Session {
             && let Some(mut outlet) = live.notifier.target.close()
             && !outlet.has_panicked()
         {
-            outlet.endpoint.handle_disconnected(now, Disconnect::Local);
+            outlet
+                .endpoint
+                .handle_disconnected(now, Disconnect::ClosedLocally);
         }
     }
 }
@@ -346,7 +348,7 @@ impl Live {
         if outlet.has_panicked() {
             // Same as after a panic in a turn: close without a message, and do not send incomplete
             // output.
-            incoming.ended.get_or_insert(Disconnect::Local);
+            incoming.ended.get_or_insert(Disconnect::ClosedLocally);
             return Some(Turn::Over);
         }
         let now = outlet.not_before(now);
@@ -391,7 +393,7 @@ impl Live {
         };
         // The endpoint's own reason is the most informative one.
         let cause = endpoint.wants_close().or_else(|| incoming.ended.clone());
-        if let Some(cause) = cause.or(closing.then_some(Disconnect::Local))
+        if let Some(cause) = cause.or(closing.then_some(Disconnect::ClosedLocally))
             && outgoing.may_close(&cause, flush, now)
         {
             // No peer is left to read lingering data.
@@ -401,7 +403,7 @@ impl Live {
             }
             endpoint.handle_disconnected(now, cause);
             if dead || flush != Flush::Done {
-                incoming.ended.get_or_insert(Disconnect::Local);
+                incoming.ended.get_or_insert(Disconnect::ClosedLocally);
             }
             return Some(Turn::Over);
         }

@@ -48,7 +48,7 @@ impl Endpoint for Echo {
     fn handle_input(&mut self, _: Tick, _: Timestamp, bytes: &[u8]) {
         self.output.extend(bytes);
         if bytes.ends_with(Self::CLOSE) {
-            self.closing = Some(Disconnect::Local);
+            self.closing = Some(Disconnect::ClosedLocally);
         }
     }
 

@@ -355,7 +355,7 @@ impl<H: Half> Link<H> {
                 sentence: sentence.to_owned(),
             };
             encode_goodbye(&goodbye, &mut connection.out);
-            self.session.close(Disconnect::Local);
+            self.session.close(Disconnect::ClosedLocally);
             self.half.handle_down();
         }
     }

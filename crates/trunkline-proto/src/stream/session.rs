@@ -313,7 +313,7 @@ impl Session {
         if self.fault.is_none() {
             self.fault = fault;
         }
-        self.close(Disconnect::Local);
+        self.close(Disconnect::ClosedLocally);
     }
 
     /// Called when the transport is gone. Returns false if it was not the current one.
@@ -407,7 +407,7 @@ impl Session {
                 bytes: left_bytes,
             });
             // Closes a connection that is still being established.
-            self.close(Disconnect::Local);
+            self.close(Disconnect::ClosedLocally);
         }
     }
 }

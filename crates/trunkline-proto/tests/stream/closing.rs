@@ -273,7 +273,10 @@ fn end_known_from_an_earlier_run_may_precede_the_writers_end() {
             "{:?}",
             sut.writer.link.last_disconnect()
         );
-        assert_eq!(sut.writer.link.last_disconnect(), Some(&Disconnect::Local));
+        assert_eq!(
+            sut.writer.link.last_disconnect(),
+            Some(&Disconnect::ClosedLocally)
+        );
         assert_eq!(sut.writer.left().elements, 0);
     }
 }

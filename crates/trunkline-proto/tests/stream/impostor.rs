@@ -161,7 +161,7 @@ fn answered<H: Half>(
     link.handle_control(now, id, bytes);
     assert!(!link.is_connected());
     let close = link.wants_close().cloned();
-    link.handle_disconnected(now, id, Disconnect::Local);
+    link.handle_disconnected(now, id, Disconnect::ClosedLocally);
     close
 }
 

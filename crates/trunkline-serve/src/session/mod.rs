@@ -139,7 +139,7 @@ impl Session {
     pub fn shut_down(&mut self, goodbye: &Goodbye) {
         if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
             goodbye.encode(&mut self.context.answers.frames);
-            self.close(Disconnect::Local);
+            self.close(Disconnect::ClosedLocally);
         }
     }
 
@@ -305,7 +305,7 @@ fn may_come_back(cause: &Disconnect) -> bool {
         | Disconnect::Io { .. }
         | Disconnect::Dead { .. }
         | Disconnect::Slow { .. } => true,
-        Disconnect::Local
+        Disconnect::ClosedLocally
         | Disconnect::NameLookup { .. }
         | Disconnect::Refused { .. }
         | Disconnect::Malformed { .. }

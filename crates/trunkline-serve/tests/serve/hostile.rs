@@ -40,7 +40,7 @@ fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
         panic!("{:?}", peer.last())
     };
     assert_eq!(goodbye.code, FaultCode::Malformed);
-    let blames = "this program sent what is not the protocol: ";
+    let blames = "this program violated the protocol: ";
     assert!(goodbye.sentence.starts_with(blames), "{}", goodbye.sentence);
     // Nothing more is accepted from it, and no other session is affected.
     peer.say(|out| Keepalive::default().encode(out));

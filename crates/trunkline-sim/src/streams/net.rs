@@ -171,7 +171,7 @@ impl Conn {
             {
                 hosted
                     .session
-                    .handle_disconnected(now, trunkline_proto::Disconnect::Local);
+                    .handle_disconnected(now, trunkline_proto::Disconnect::ClosedLocally);
             }
             return Some(number);
         }

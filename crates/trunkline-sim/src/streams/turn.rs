@@ -331,7 +331,7 @@ impl World {
         if slot.is_blocked && by > now && slot.conn.is_some() {
             return false;
         }
-        self.disconnect(side, at, Disconnect::Local);
+        self.disconnect(side, at, Disconnect::ClosedLocally);
         self.sides[side].slots.remove(at);
         true
     }

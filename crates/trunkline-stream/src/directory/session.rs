@@ -111,7 +111,7 @@ impl DirectorySession {
             sentence: fault.sentence,
         };
         encode_refused(&refused, &mut self.output);
-        self.closing = Some(Disconnect::Local);
+        self.closing = Some(Disconnect::ClosedLocally);
     }
 
     fn grant(&mut self, grant: &TicketGrant) {

@@ -129,7 +129,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         match &self.lookup {
             // The stream is over; a peer found now would be too late.
             Some(lookup) => {
-                let is_late = self.link.is_over().then_some(Disconnect::Local);
+                let is_late = self.link.is_over().then_some(Disconnect::ClosedLocally);
                 lookup.wants_close().or(is_late)
             }
             None => self.link.wants_close().cloned(),

@@ -68,7 +68,7 @@ impl Endpoint for News {
 
     fn wants_close(&self) -> Option<Disconnect> {
         let closes = self.0.lock().unwrap().closes;
-        closes.then_some(Disconnect::Local)
+        closes.then_some(Disconnect::ClosedLocally)
     }
 }
 
