@@ -26,7 +26,7 @@ fn the_tables_are_what_the_example_writes() {
 }
 
 #[test]
-fn every_kind_has_a_number_and_a_section_with_its_drawing() {
+fn every_kind_has_a_number_and_a_section_with_its_diagram() {
     let page = page();
     for kind in FrameKind::ALL {
         let row = format!("| {} | [{kind}](", kind.number());

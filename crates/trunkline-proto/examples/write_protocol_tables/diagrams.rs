@@ -1,4 +1,4 @@
-//! The drawings of the declared frames, made from their declarations.
+//! The diagrams of the declared frames, made from their declarations.
 
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::kinds::{MessageVisitor, with_message};
@@ -13,15 +13,15 @@ use trunkline_types::history::{HistoryCursor, RowKey};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Quality, Value};
 
-/// Longest line of a drawing.
+/// Longest line of a diagram.
 const WIDTH: usize = 100;
 
-/// The drawing of a declared frame; `None` for other frames, and for those that are nothing or only a
+/// The diagram of a declared frame; `None` for other frames, and for those that are nothing or only a
 /// list of fields.
-pub fn drawing(kind: FrameKind) -> Option<String> {
+pub fn diagram(kind: FrameKind) -> Option<String> {
     let lines = with_message(kind, Draw)?;
-    let is_drawn = !lines.is_empty() && lines != ["fields"];
-    is_drawn.then(|| format!("```text\n{}\n```\n", lines.join("\n")))
+    let has_diagram = !lines.is_empty() && lines != ["fields"];
+    has_diagram.then(|| format!("```text\n{}\n```\n", lines.join("\n")))
 }
 
 struct Draw;

@@ -1,7 +1,7 @@
-//! The tables and drawings of the protocol reference, made from the code.
+//! The tables and diagrams of the protocol reference, made from the code.
 
-#[path = "drawings.rs"]
-mod drawings;
+#[path = "diagrams.rs"]
+mod diagrams;
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_types::contract::BUFFER_ELEMENTS_MAX;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-use drawings::drawing;
+use diagrams::diagram;
 
-/// The page with every table and drawing generated again.
+/// The page with every table and diagram generated again.
 ///
 /// # Errors
 /// The name of a table whose marks the page lacks.
@@ -23,13 +23,13 @@ pub fn fill(page: &str) -> Result<String, String> {
         ("limits", limits()),
         ("faults", faults()),
     ];
-    let drawings = FrameKind::ALL.iter().filter_map(|kind| {
-        // A frame with the form of another one is not drawn again.
+    let diagrams = FrameKind::ALL.iter().filter_map(|kind| {
+        // A frame with the form of another one has no diagram of its own.
         let is_like_another = page.contains(&format!("\n### {kind}\n\nAs "));
-        let drawing = drawing(*kind).filter(|_| !is_like_another);
-        drawing.map(|drawing| (kind.name(), drawing))
+        let diagram = diagram(*kind).filter(|_| !is_like_another);
+        diagram.map(|diagram| (kind.name(), diagram))
     });
-    let tables: Vec<_> = tables.into_iter().chain(drawings).collect();
+    let tables: Vec<_> = tables.into_iter().chain(diagrams).collect();
     let mut page = page.to_owned();
     for (name, table) in tables {
         let begin = format!("<!-- generated: {name} -->\n");

@@ -18,7 +18,7 @@ use trunkline_types::wire::{decode_alarm, encode_alarm, put_f64};
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Millis, Name, Nanos, Number, Text, Varint, Whole, forms, numbered};
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 use super::list::{AnswerHead, list_frame};
 #[cfg(test)]
 use super::round_trip::Source;
@@ -200,25 +200,25 @@ impl<'a> StatusFields<'a> {
 impl<'a> Record<'a> for AlarmStatus {
     const FIELDS: &'static [Field] = StatusFields::FIELDS;
 
-    fn bytes_min(run: &Run) -> usize {
-        StatusFields::bytes_min(run)
+    fn bytes_min(context: &FrameContext) -> usize {
+        StatusFields::bytes_min(context)
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        StatusFields::of(self).put(run, out);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        StatusFields::of(self).put(context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        StatusFields::read(run, payload).map(|fields| fields.to_status())
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        StatusFields::read(context, payload).map(|fields| fields.to_status())
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         StatusFields::of(self).show(to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        StatusFields::sample(source, run).to_status()
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        StatusFields::sample(source, context).to_status()
     }
 }
 

@@ -13,7 +13,7 @@ use trunkline_types::alarm::{AlarmEntry, AlarmRecord, AlarmState, JournalEvent};
 use super::alarm::Real;
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Nanos, Number, Text, Varint, VarintOrZero, Whole};
-use super::layout::{Field, Record, Run, Show, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -193,24 +193,24 @@ impl<'a> EntryFields<'a> {
 impl<'a> Record<'a> for AlarmEntry {
     const FIELDS: &'static [Field] = EntryFields::FIELDS;
 
-    fn bytes_min(run: &Run) -> usize {
-        EntryFields::bytes_min(run)
+    fn bytes_min(context: &FrameContext) -> usize {
+        EntryFields::bytes_min(context)
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        EntryFields::of(self).put(run, out);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        EntryFields::of(self).put(context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        EntryFields::read(run, payload).map(|fields| fields.to_entry())
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        EntryFields::read(context, payload).map(|fields| fields.to_entry())
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         EntryFields::of(self).show(to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        EntryFields::sample(source, run).to_entry()
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        EntryFields::sample(source, context).to_entry()
     }
 }

@@ -10,7 +10,7 @@ use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Position, Timestamp
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Flat, Nanos, Text, Varint, VarintOrZero, Whole};
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -149,20 +149,20 @@ impl<'a> EntryFields<'a> {
 impl<'a> Record<'a> for AuditEntry {
     const FIELDS: &'static [Field] = EntryFields::FIELDS;
 
-    fn bytes_min(run: &Run) -> usize {
-        EntryFields::bytes_min(run)
+    fn bytes_min(context: &FrameContext) -> usize {
+        EntryFields::bytes_min(context)
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        EntryFields::of(self).put(run, out);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        EntryFields::of(self).put(context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        EntryFields::read(run, payload).map(|fields| fields.to_entry())
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        EntryFields::read(context, payload).map(|fields| fields.to_entry())
     }
 
-    fn show(&self, to: &mut dyn Show) {
-        to.field("number", Shown::Digits(self.number));
+    fn show(&self, to: &mut dyn FieldSink) {
+        to.field("number", Shown::NumberAsText(self.number));
         to.field("when", Shown::Signed(self.when.as_nanos()));
         to.field("who", Shown::Text(&self.who));
         to.field("from", Shown::Text(&self.from));
@@ -180,13 +180,13 @@ impl<'a> Record<'a> for AuditEntry {
             AuditOutcome::Refused(sentence) | AuditOutcome::Unknown(sentence) => {
                 to.field("detail", Shown::Text(sentence));
             }
-            AuditOutcome::Lost(count) => to.field("detail", Shown::Digits(*count)),
+            AuditOutcome::Lost(count) => to.field("detail", Shown::NumberAsText(*count)),
         }
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        let mut fields = EntryFields::sample(source, run);
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        let mut fields = EntryFields::sample(source, context);
         fields.outcome %= 7;
         fields.to_entry()
     }

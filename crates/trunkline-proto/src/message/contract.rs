@@ -17,7 +17,7 @@ use trunkline_types::time::duration_nanos;
 use trunkline_types::wire::{put_u8, put_varint};
 
 use super::form::{Flag, FlagsThen, forms};
-use super::layout::{Show, Shown, record};
+use super::layout::{FieldSink, Shown, record};
 use crate::DecodeError;
 use crate::decode::Payload;
 
@@ -106,7 +106,7 @@ fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
     })
 }
 
-fn show_contract(contract: &Contract, name: &str, to: &mut dyn Show) {
+fn show_contract(contract: &Contract, name: &str, to: &mut dyn FieldSink) {
     to.object(name, &|to| {
         to.field("name", Shown::Text(&contract.to_string()));
         match *contract {
@@ -119,7 +119,7 @@ fn show_contract(contract: &Contract, name: &str, to: &mut dyn Show) {
                 to.field("bytes", Shown::Number(bytes.into()));
             }
             Contract::Sampled(period) => {
-                to.field("period_ns", Shown::Digits(duration_nanos(period)));
+                to.field("period_ns", Shown::NumberAsText(duration_nanos(period)));
             }
         }
     });

@@ -8,7 +8,7 @@
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 
 use super::form::{Fixed, Handle, Varint};
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -31,17 +31,17 @@ pub struct Chunk {
 
 impl<'a> Record<'a> for Chunk {
     const FIELDS: &'static [Field] = &[
-        Field::drawn("subscription varint"),
-        Field::drawn("runs varint"),
-        Field::drawn("runs x ( first handle zigzag | further varint )"),
-        Field::drawn("digest u64"),
+        Field::literal("subscription varint"),
+        Field::literal("runs varint"),
+        Field::literal("runs x ( first handle zigzag | further varint )"),
+        Field::literal("digest u64"),
     ];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         12
     }
 
-    fn put(&self, _: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, _: &mut FrameContext, out: &mut Vec<u8>) {
         let runs = self.handles.chunk_by(|a, b| a.checked_add(1) == Some(*b));
         put_varint(out, u64::from(self.subscription));
         put_varint(out, runs.clone().count() as u64);
@@ -57,7 +57,7 @@ impl<'a> Record<'a> for Chunk {
         put_u64(out, self.digest);
     }
 
-    fn read(_: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+    fn read(_: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
         let subscription = payload.varint_u32("a subscription")?;
         let runs = payload.varint()?;
         if runs == 0 || runs > CHUNK_ITEMS_MAX as u64 {
@@ -82,20 +82,20 @@ impl<'a> Record<'a> for Chunk {
         })
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         to.field("subscription", Shown::Number(self.subscription.into()));
         to.list("handles", &|to| {
             self.handles.iter().for_each(|handle| handle.show(to));
         });
-        to.field("digest", Shown::Digits(self.digest));
+        to.field("digest", Shown::NumberAsText(self.digest));
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
         let count = 1 + source.number() % CHUNK_ITEMS_MAX as u64;
         Self {
             subscription: source.number() as u32,
-            handles: (0..count).map(|_| u32::sample(source, run)).collect(),
+            handles: (0..count).map(|_| u32::sample(source, context)).collect(),
             digest: source.number(),
         }
     }

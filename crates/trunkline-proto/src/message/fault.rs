@@ -3,7 +3,7 @@
 use trunkline_types::wire::{put_str, put_varint};
 
 use super::form::Flat;
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::single::single_frame;
@@ -22,27 +22,27 @@ record! {
 single_frame! { Fault, FaultMessage<'a> }
 
 impl<'a> Record<'a> for FaultRef<'a> {
-    const FIELDS: &'static [Field] = &[Field::drawn("code varint | sentence text")];
+    const FIELDS: &'static [Field] = &[Field::literal("code varint | sentence text")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         2
     }
 
-    fn put(&self, _: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, _: &mut FrameContext, out: &mut Vec<u8>) {
         put_fault(out, *self);
     }
 
-    fn read(_: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+    fn read(_: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
         payload.fault()
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         to.field("code", Shown::Text(self.code.name()));
         to.field("sentence", Shown::Text(self.sentence));
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, _: &mut FrameContext) -> Self {
         let code = FaultCode::from_number((source.number() as u16).max(1));
         let sentence = source.text();
         Self { code, sentence }

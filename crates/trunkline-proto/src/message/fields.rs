@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use trunkline_types::wire::put_varint;
 
 use super::form::Form;
-use super::layout::{Run, Show, Shown};
+use super::layout::{FieldSink, FrameContext, Shown};
 #[cfg(test)]
 use super::round_trip::Source;
 use crate::DecodeError;
@@ -20,9 +20,13 @@ pub trait FieldForm<'a, T> {
     /// Appends the field once for each part of its content; appends nothing without content.
     fn put(id: u64, value: &T, out: &mut Vec<u8>);
     /// Reads one occurrence of the field.
-    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError>;
+    fn read(
+        value: &mut T,
+        context: &mut FrameContext,
+        field: &mut Payload<'a>,
+    ) -> Result<(), DecodeError>;
     /// Shows the content under `name`, for the golden vectors.
-    fn show(value: &T, name: &str, to: &mut dyn Show);
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink);
     /// Sets arbitrary content that this form reproduces exactly.
     #[cfg(test)]
     fn sample(value: &mut T, source: &mut Source<'a>);
@@ -45,7 +49,7 @@ pub struct Many<const MAX: usize, F>(PhantomData<F>);
 
 fn put_one<'a, T, F: Form<'a, T>>(id: u64, value: &T, out: &mut Vec<u8>) {
     put_varint(out, id);
-    put_sized(out, |out| F::put(value, &mut Run::default(), out));
+    put_sized(out, |out| F::put(value, &mut FrameContext::default(), out));
 }
 
 impl<'a, T, F: Form<'a, T>> FieldForm<'a, T> for Always<F> {
@@ -53,18 +57,22 @@ impl<'a, T, F: Form<'a, T>> FieldForm<'a, T> for Always<F> {
         put_one::<T, F>(id, value, out);
     }
 
-    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError> {
-        *value = F::read(run, field)?;
+    fn read(
+        value: &mut T,
+        context: &mut FrameContext,
+        field: &mut Payload<'a>,
+    ) -> Result<(), DecodeError> {
+        *value = F::read(context, field)?;
         Ok(())
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         F::show(value, name, to);
     }
 
     #[cfg(test)]
     fn sample(value: &mut T, source: &mut Source<'a>) {
-        *value = F::sample(source, &mut Run::default());
+        *value = F::sample(source, &mut FrameContext::default());
     }
 }
 
@@ -75,11 +83,15 @@ impl<'a, T: Default + PartialEq, F: Form<'a, T>> FieldForm<'a, T> for IfSet<F> {
         }
     }
 
-    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError> {
-        Always::<F>::read(value, run, field)
+    fn read(
+        value: &mut T,
+        context: &mut FrameContext,
+        field: &mut Payload<'a>,
+    ) -> Result<(), DecodeError> {
+        Always::<F>::read(value, context, field)
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         F::show(value, name, to);
     }
 
@@ -98,14 +110,14 @@ impl<'a, T, F: Form<'a, T>> FieldForm<'a, Option<T>> for Maybe<F> {
 
     fn read(
         value: &mut Option<T>,
-        run: &mut Run,
+        context: &mut FrameContext,
         field: &mut Payload<'a>,
     ) -> Result<(), DecodeError> {
-        *value = Some(F::read(run, field)?);
+        *value = Some(F::read(context, field)?);
         Ok(())
     }
 
-    fn show(value: &Option<T>, name: &str, to: &mut dyn Show) {
+    fn show(value: &Option<T>, name: &str, to: &mut dyn FieldSink) {
         match value {
             Some(value) => F::show(value, name, to),
             None => to.field(name, Shown::Nothing),
@@ -114,8 +126,8 @@ impl<'a, T, F: Form<'a, T>> FieldForm<'a, Option<T>> for Maybe<F> {
 
     #[cfg(test)]
     fn sample(value: &mut Option<T>, source: &mut Source<'a>) {
-        let is_there = source.is_chosen();
-        *value = is_there.then(|| F::sample(source, &mut Run::default()));
+        let is_there = source.bool();
+        *value = is_there.then(|| F::sample(source, &mut FrameContext::default()));
     }
 }
 
@@ -127,18 +139,22 @@ impl<'a> FieldForm<'a, bool> for Mark {
         }
     }
 
-    fn read(value: &mut bool, _: &mut Run, _: &mut Payload<'a>) -> Result<(), DecodeError> {
+    fn read(
+        value: &mut bool,
+        _: &mut FrameContext,
+        _: &mut Payload<'a>,
+    ) -> Result<(), DecodeError> {
         *value = true;
         Ok(())
     }
 
-    fn show(value: &bool, name: &str, to: &mut dyn Show) {
+    fn show(value: &bool, name: &str, to: &mut dyn FieldSink) {
         to.field(name, Shown::Flag(*value));
     }
 
     #[cfg(test)]
     fn sample(value: &mut bool, source: &mut Source<'a>) {
-        *value = source.is_chosen();
+        *value = source.bool();
     }
 }
 
@@ -151,18 +167,18 @@ impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX
 
     fn read(
         values: &mut Vec<T>,
-        run: &mut Run,
+        context: &mut FrameContext,
         field: &mut Payload<'a>,
     ) -> Result<(), DecodeError> {
         if values.len() >= MAX {
             let found = (values.len() as u64).saturating_add(1);
             return Err(field.unexpected("no more fields of this id than are legal", found));
         }
-        values.push(F::read(run, field)?);
+        values.push(F::read(context, field)?);
         Ok(())
     }
 
-    fn show(values: &Vec<T>, name: &str, to: &mut dyn Show) {
+    fn show(values: &Vec<T>, name: &str, to: &mut dyn FieldSink) {
         to.list(name, &|to| {
             values.iter().for_each(|value| F::show(value, "", to));
         });
@@ -171,7 +187,7 @@ impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX
     #[cfg(test)]
     fn sample(values: &mut Vec<T>, source: &mut Source<'a>) {
         let count = source.number() % 4;
-        let one = |_| F::sample(source, &mut Run::default());
+        let one = |_| F::sample(source, &mut FrameContext::default());
         *values = (0..count).map(one).collect();
     }
 }
@@ -228,22 +244,22 @@ macro_rules! fields {
                 $($($crate::message::layout::record!(
                     @field $first: $first_ty = $first_form $(as $first_wire)?
                 ),)+)?
-                $crate::message::layout::Field::drawn(match $is_sized {
+                $crate::message::layout::Field::literal(match $is_sized {
                     true => "size varint | fields",
                     false => "fields",
                 }),
             ];
 
-            fn bytes_min(_run: &$crate::message::layout::Run) -> usize {
+            fn bytes_min(_context: &$crate::message::layout::FrameContext) -> usize {
                 usize::from($is_sized)$($(.saturating_add(
-                    <$first_form as $crate::message::form::Form<'a, $first_ty>>::bytes_min(_run),
+                    <$first_form as $crate::message::form::Form<'a, $first_ty>>::bytes_min(_context),
                 ))+)?
             }
 
-            fn put(&self, _run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
+            fn put(&self, _context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
                 $($(<$first_form as $crate::message::form::Form<'a, $first_ty>>::put(
                     &self.$first,
-                    _run,
+                    _context,
                     out,
                 );)+)?
                 let put = |out: &mut Vec<u8>| {
@@ -260,14 +276,14 @@ macro_rules! fields {
             }
 
             fn read(
-                _run: &mut $crate::message::layout::Run,
+                _context: &mut $crate::message::layout::FrameContext,
                 payload: &mut $crate::decode::Payload<'a>,
             ) -> Result<Self, $crate::DecodeError> {
                 let mut record: Self = $crate::message::fields::fields!(@absent $($absent)?);
                 $($(
-                    _run.field = stringify!($first);
+                    _context.field = stringify!($first);
                     record.$first = <$first_form as $crate::message::form::Form<'a, $first_ty>>::read(
-                        _run,
+                        _context,
                         payload,
                     )?;
                 )+)?
@@ -275,7 +291,7 @@ macro_rules! fields {
                     match id {
                         $($id => <$form as $crate::message::fields::FieldForm<'a, _>>::read(
                             &mut record.$field,
-                            &mut $crate::message::layout::Run::of_field(stringify!($field)),
+                            &mut $crate::message::layout::FrameContext::of_field(stringify!($field)),
                             field,
                         )?,)+
                         _ => return Ok(false),
@@ -289,7 +305,7 @@ macro_rules! fields {
                 Ok(record)
             }
 
-            fn show(&self, to: &mut dyn $crate::message::layout::Show) {
+            fn show(&self, to: &mut dyn $crate::message::layout::FieldSink) {
                 $($(<$first_form as $crate::message::form::Form<'a, $first_ty>>::show(
                     &self.$first,
                     $crate::message::layout::record!(@name $first $($first_wire)?),
@@ -305,14 +321,14 @@ macro_rules! fields {
             #[cfg(test)]
             fn sample(
                 source: &mut $crate::message::round_trip::Source<'a>,
-                _run: &mut $crate::message::layout::Run,
+                _context: &mut $crate::message::layout::FrameContext,
             ) -> Self {
                 let mut record: Self = $crate::message::fields::fields!(@absent $($absent)?);
                 $($(
                     record.$first =
                         <$first_form as $crate::message::form::Form<'a, $first_ty>>::sample(
                             source,
-                            _run,
+                            _context,
                         );
                 )+)?
                 $(<$form as $crate::message::fields::FieldForm<'a, _>>::sample(

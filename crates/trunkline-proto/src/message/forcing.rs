@@ -11,7 +11,7 @@ use super::form::{
     Fixed, Flag, FlagsThen, Form, Inner, Name, Nanos, Number, Optional, QualityBits, Text, Type,
     Typed, numbered,
 };
-use super::layout::{Field, Record, Run, Show, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -89,30 +89,33 @@ record! {
 
 /// A value of the preceding data type, and its quality.
 impl<'a> Record<'a> for (Value, Quality) {
-    const FIELDS: &'static [Field] = &[Field::drawn("quality u32 | value")];
+    const FIELDS: &'static [Field] = &[Field::literal("quality u32 | value")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         4
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        QualityBits::put(&self.1, run, out);
-        Typed::put(&self.0, run, out);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        QualityBits::put(&self.1, context, out);
+        Typed::put(&self.0, context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        let quality = QualityBits::read(run, payload)?;
-        Ok((Typed::read(run, payload)?, quality))
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        let quality = QualityBits::read(context, payload)?;
+        Ok((Typed::read(context, payload)?, quality))
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         Typed::show(&self.0, "value", to);
         QualityBits::show(&self.1, "quality", to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        (Typed::sample(source, run), QualityBits::sample(source, run))
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        (
+            Typed::sample(source, context),
+            QualityBits::sample(source, context),
+        )
     }
 }
 

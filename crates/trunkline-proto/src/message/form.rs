@@ -13,7 +13,7 @@ use trunkline_types::{Access, DataType, Properties, Quality, Timestamp, Value};
 
 use super::fault::cut_text;
 use super::hello::to_millis;
-use super::layout::{Record, Run, Show, Shown};
+use super::layout::{FieldSink, FrameContext, Record, Shown};
 #[cfg(test)]
 use super::round_trip::Source;
 use crate::decode::Payload;
@@ -22,18 +22,18 @@ use crate::{DecodeError, FaultCode};
 /// The form of a field of type `T`. Forms are types without values.
 pub trait Form<'a, T> {
     /// Smallest size in bytes, once the flags of the head are known.
-    fn bytes_min(run: &Run) -> usize;
+    fn bytes_min(context: &FrameContext) -> usize;
     /// The bits that the field sets in the flags of its record.
     fn flags(_value: &T) -> u8 {
         0
     }
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>);
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError>;
+    fn put(value: &T, context: &mut FrameContext, out: &mut Vec<u8>);
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<T, DecodeError>;
     /// Shows the content under this name, for the golden vectors.
-    fn show(value: &T, name: &str, to: &mut dyn Show);
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink);
     /// Creates arbitrary content that this form reproduces exactly.
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> T;
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> T;
 }
 
 /// Text of at most `MAX` bytes. Longer text is truncated at a character boundary when it is
@@ -115,41 +115,41 @@ macro_rules! forms {
         $put:expr, $read:expr, $show:expr, $sample:expr;
     )+) => { $(
         impl<'a $(, $($generic)+)?> $crate::message::form::Form<'a, $ty> for $form $(<$argument>)? {
-            fn bytes_min(_: &$crate::message::layout::Run) -> usize {
+            fn bytes_min(_: &$crate::message::layout::FrameContext) -> usize {
                 $bytes
             }
 
-            fn put(value: &$ty, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
-                let put: fn(&mut Vec<u8>, &$ty, &mut $crate::message::layout::Run) = $put;
-                put(out, value, run);
+            fn put(value: &$ty, context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
+                let put: fn(&mut Vec<u8>, &$ty, &mut $crate::message::layout::FrameContext) = $put;
+                put(out, value, context);
             }
 
             fn read(
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
                 payload: &mut $crate::decode::Payload<'a>,
             ) -> Result<$ty, $crate::DecodeError> {
                 let read: fn(
                     &mut $crate::decode::Payload<'a>,
-                    &mut $crate::message::layout::Run,
+                    &mut $crate::message::layout::FrameContext,
                 ) -> Result<$ty, $crate::DecodeError> = $read;
-                read(payload, run)
+                read(payload, context)
             }
 
-            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::Show) {
-                let show: fn(&$ty, &str, &mut dyn $crate::message::layout::Show) = $show;
+            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::FieldSink) {
+                let show: fn(&$ty, &str, &mut dyn $crate::message::layout::FieldSink) = $show;
                 show(value, name, to);
             }
 
             #[cfg(test)]
             fn sample(
                 source: &mut $crate::message::round_trip::Source<'a>,
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
             ) -> $ty {
                 let sample: fn(
                     &mut $crate::message::round_trip::Source<'a>,
-                    &mut $crate::message::layout::Run,
+                    &mut $crate::message::layout::FrameContext,
                 ) -> $ty = $sample;
-                sample(source, run)
+                sample(source, context)
             }
         }
     )+ };
@@ -161,33 +161,33 @@ pub(crate) use forms;
 macro_rules! mapped {
     ($($form:ident: $ty:ty = $base:ty: $raw:ty, $to:expr, $from:expr $(, $shown:expr)?;)+) => { $(
         impl<'a> $crate::message::form::Form<'a, $ty> for $form {
-            fn bytes_min(run: &$crate::message::layout::Run) -> usize {
-                <$base as $crate::message::form::Form<'a, $raw>>::bytes_min(run)
+            fn bytes_min(context: &$crate::message::layout::FrameContext) -> usize {
+                <$base as $crate::message::form::Form<'a, $raw>>::bytes_min(context)
             }
 
-            fn put(value: &$ty, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
+            fn put(value: &$ty, context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
                 let to: fn(&$ty) -> $raw = $to;
-                <$base as $crate::message::form::Form<'a, $raw>>::put(&to(value), run, out);
+                <$base as $crate::message::form::Form<'a, $raw>>::put(&to(value), context, out);
             }
 
             fn read(
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
                 payload: &mut $crate::decode::Payload<'a>,
             ) -> Result<$ty, $crate::DecodeError> {
-                <$base as $crate::message::form::Form<'a, $raw>>::read(run, payload).map($from)
+                <$base as $crate::message::form::Form<'a, $raw>>::read(context, payload).map($from)
             }
 
-            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::Show) {
+            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::FieldSink) {
                 $crate::message::form::mapped!(@show $ty, $base, $raw, value, name, to, $to $(, $shown)?);
             }
 
             #[cfg(test)]
             fn sample(
                 source: &mut $crate::message::round_trip::Source<'a>,
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
             ) -> $ty {
                 let from: fn($raw) -> $ty = $from;
-                from(<$base as $crate::message::form::Form<'a, $raw>>::sample(source, run))
+                from(<$base as $crate::message::form::Form<'a, $raw>>::sample(source, context))
             }
         }
     )+ };
@@ -223,12 +223,12 @@ forms! {
         |source, _| std::array::from_fn(|_| source.number() as u8);
     Bytes: &'a [u8], 1,
         |out, bytes, _| put_bytes(out, bytes),
-        |payload, run| payload.prefixed(run.field),
+        |payload, context| payload.prefixed(context.field),
         |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
         |source, _| source.text().as_bytes();
     Bytes: Vec<u8>, 1,
         |out, bytes, _| put_bytes(out, bytes),
-        |payload, run| payload.prefixed(run.field).map(<[u8]>::to_vec),
+        |payload, context| payload.prefixed(context.field).map(<[u8]>::to_vec),
         |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
         |source, _| source.text().as_bytes().to_vec();
     Rest: &'a [u8], 0,
@@ -237,12 +237,12 @@ forms! {
         |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
         |source, _| source.text().as_bytes();
     Type: DataType, 1,
-        |out, data_type, run| run.types.put(out, data_type),
-        |payload, run| run.types.read(payload),
+        |out, data_type, context| context.types.put(out, data_type),
+        |payload, context| context.types.read(payload),
         |data_type, name, to| to.field(name, Shown::Text(&data_type.to_string())),
-        |source, run| {
+        |source, context| {
             let data_type = source.data_type();
-            run.types.put(&mut Vec::new(), &data_type);
+            context.types.put(&mut Vec::new(), &data_type);
             data_type
         };
     WholeType: DataType, 1,
@@ -252,8 +252,8 @@ forms! {
         |source, _| source.data_type();
     Typed: Value, 0,
         |out, value, _| encode_value(value, out),
-        |payload, run| {
-            let data_type = run.types.last();
+        |payload, context| {
+            let data_type = context.types.last();
             let data_type = data_type.ok_or_else(|| payload.unexpected("a type before a value", 0))?;
             payload.read(|reader| decode_value(data_type, reader))
         },
@@ -262,7 +262,7 @@ forms! {
             encode_value(value, &mut bytes);
             to.field(name, Shown::Bytes(&bytes));
         },
-        |source, run| source.value(run.types.last().expect("the type is sampled before its value"));
+        |source, context| source.value(context.types.last().expect("the type is sampled before its value"));
     [T: Numbered] Number: T, 1,
         |out, value, _| put_u8(out, value.number()),
         |payload, _| {
@@ -291,9 +291,9 @@ macro_rules! integers {
     ($($form:ident: $ty:ty, $bytes:literal, $sample:ident, $shown:ident, $put:expr, $read:expr;)+) => {
         $crate::message::form::forms! { $(
             $form: $ty, $bytes,
-            |out, value, run| {
-                let put: fn(&mut Vec<u8>, $ty, &mut $crate::message::layout::Run) = $put;
-                put(out, *value, run);
+            |out, value, context| {
+                let put: fn(&mut Vec<u8>, $ty, &mut $crate::message::layout::FrameContext) = $put;
+                put(out, *value, context);
             },
             $read,
             |value, name, to| {
@@ -309,32 +309,32 @@ integers! {
     Fixed: u8, 1, number, Number, |out, value, _| put_u8(out, value), |payload, _| payload.u8();
     Fixed: u16, 2, number, Number, |out, value, _| put_u16(out, value), |payload, _| payload.u16();
     Fixed: u32, 4, number, Number, |out, value, _| put_u32(out, value), |payload, _| payload.u32();
-    Fixed: u64, 8, number, Digits, |out, value, _| put_u64(out, value), |payload, _| payload.u64();
+    Fixed: u64, 8, number, NumberAsText, |out, value, _| put_u64(out, value), |payload, _| payload.u64();
     Fixed: i64, 8, number, Signed, |out, value, _| put_i64(out, value), |payload, _| payload.i64();
     Varint: u32, 1, number, Number,
         |out, value, _| put_varint(out, u64::from(value)),
-        |payload, run| payload.varint_u32(run.field);
-    Varint: u64, 1, number, Digits,
+        |payload, context| payload.varint_u32(context.field);
+    Varint: u64, 1, number, NumberAsText,
         |out, value, _| put_varint(out, value),
         |payload, _| payload.varint();
-    Elsewhere: u64, 0, zero, Digits, |_, _, _| {}, |_, _| Ok(0);
+    Elsewhere: u64, 0, zero, NumberAsText, |_, _, _| {}, |_, _| Ok(0);
     Handle: u32, 1, number, Number,
-        |out, value, run| {
-            put_zigzag(out, i64::from(value).wrapping_sub(i64::from(run.handle)));
-            run.handle = value;
+        |out, value, context| {
+            put_zigzag(out, i64::from(value).wrapping_sub(i64::from(context.handle)));
+            context.handle = value;
         },
-        |payload, run| {
-            run.handle = payload.handle(run.handle)?;
-            Ok(run.handle)
+        |payload, context| {
+            context.handle = payload.handle(context.handle)?;
+            Ok(context.handle)
         };
-    Ticket: u64, 1, number, Digits,
-        |out, value, run| {
-            put_zigzag(out, value.wrapping_sub(run.ticket) as i64);
-            run.ticket = value;
+    Ticket: u64, 1, number, NumberAsText,
+        |out, value, context| {
+            put_zigzag(out, value.wrapping_sub(context.previous_number) as i64);
+            context.previous_number = value;
         },
-        |payload, run| {
-            run.ticket = run.ticket.wrapping_add_signed(payload.zigzag()?);
-            Ok(run.ticket)
+        |payload, context| {
+            context.previous_number = context.previous_number.wrapping_add_signed(payload.zigzag()?);
+            Ok(context.previous_number)
         };
 }
 
@@ -363,7 +363,7 @@ fn not_zero(number: u64) -> Option<u64> {
 
 /// Shows those properties from which a user of the vectors can tell that a decoder has read all of
 /// them.
-fn show_properties(properties: &Properties, name: &str, to: &mut dyn Show) {
+fn show_properties(properties: &Properties, name: &str, to: &mut dyn FieldSink) {
     to.object(name, &|to| {
         to.field("type", Shown::Text(&properties.data_type.to_string()));
         to.field("description", Shown::Text(&properties.description));
@@ -380,24 +380,24 @@ fn show_properties(properties: &Properties, name: &str, to: &mut dyn Show) {
 }
 
 impl<'a, T: Record<'a>, const FLAT: bool> Form<'a, T> for Nested<FLAT> {
-    fn bytes_min(run: &Run) -> usize {
-        T::bytes_min(run)
+    fn bytes_min(context: &FrameContext) -> usize {
+        T::bytes_min(context)
     }
 
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
-        let flags = run.flags;
-        value.put(run, out);
-        run.flags = flags;
+    fn put(value: &T, context: &mut FrameContext, out: &mut Vec<u8>) {
+        let flags = context.flags;
+        value.put(context, out);
+        context.flags = flags;
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
-        let flags = run.flags;
-        let value = T::read(run, payload)?;
-        run.flags = flags;
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
+        let flags = context.flags;
+        let value = T::read(context, payload)?;
+        context.flags = flags;
         Ok(value)
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         match FLAT {
             true => value.show(to),
             false => to.object(name, &|to| value.show(to)),
@@ -405,8 +405,8 @@ impl<'a, T: Record<'a>, const FLAT: bool> Form<'a, T> for Nested<FLAT> {
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> T {
-        T::sample(source, run)
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> T {
+        T::sample(source, context)
     }
 }
 
@@ -416,7 +416,7 @@ pub trait Numbered: Copy + 'static {
     const EXPECTED: &'static str;
     fn number(self) -> u8;
     fn from_number(number: u8) -> Option<Self>;
-    fn show(self, name: &str, to: &mut dyn Show);
+    fn show(self, name: &str, to: &mut dyn FieldSink);
 }
 
 /// Assigns numbers on the wire and words in the golden vectors to the variants of an enumeration.
@@ -441,7 +441,7 @@ macro_rules! numbered {
                 })
             }
 
-            fn show(self, name: &str, to: &mut dyn $crate::message::layout::Show) {
+            fn show(self, name: &str, to: &mut dyn $crate::message::layout::FieldSink) {
                 to.field(name, $crate::message::layout::Shown::Number(self.number().into()));
             }
         }
@@ -463,7 +463,7 @@ macro_rules! numbered {
                 }
             }
 
-            fn show(self, name: &str, to: &mut dyn $crate::message::layout::Show) {
+            fn show(self, name: &str, to: &mut dyn $crate::message::layout::FieldSink) {
                 let word = match self {
                     $($name::$variant => $word,)+
                 };
@@ -494,13 +494,13 @@ mod tests {
         writer.payload().extend_from_slice(&1.5_f64.to_le_bytes());
         writer.finish(false);
         let frame = Frame::take_from(&mut &bytes[..]).unwrap().unwrap();
-        let read = |run: &mut Run| {
+        let read = |context: &mut FrameContext| {
             let mut payload = Payload::of(&frame, FrameKind::Forced).unwrap();
-            <Typed as Form<'_, Value>>::read(run, &mut payload)
+            <Typed as Form<'_, Value>>::read(context, &mut payload)
         };
-        let mut run = Run::default();
-        assert!(read(&mut run).is_err());
-        run.types.put(&mut Vec::new(), &DataType::F64);
-        assert_eq!(read(&mut run).unwrap(), Value::F64(1.5));
+        let mut context = FrameContext::default();
+        assert!(read(&mut context).is_err());
+        context.types.put(&mut Vec::new(), &DataType::F64);
+        assert_eq!(read(&mut context).unwrap(), Value::F64(1.5));
     }
 }

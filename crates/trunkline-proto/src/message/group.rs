@@ -110,7 +110,7 @@ pub enum Culprit {}
 mapped! {
     Commit: Option<u64> = Varint: u64, |commit| commit.unwrap_or(0), |number| {
         (number != 0).then_some(number)
-    }, |commit| commit.map_or(Shown::Nothing, Shown::Digits);
+    }, |commit| commit.map_or(Shown::Nothing, Shown::NumberAsText);
     Culprit: Option<u32> = Varint: u32, |at| at.map_or(0, |at| at.saturating_add(1)), |number| {
         number.checked_sub(1)
     }, |at| at.map_or(Shown::Nothing, |at| Shown::Number(at.into()));

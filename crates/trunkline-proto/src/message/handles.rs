@@ -1,7 +1,7 @@
 //! Frames that are lists of handles: READ, SNAPSHOT, CLOSE, INFO, REQUEST_VALUE, GONE, UNSUBSCRIBE.
 
 use super::form::{Fixed, Form, Handle};
-use super::layout::{Field, Record, Run, Show, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, record};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -9,29 +9,29 @@ use crate::decode::Payload;
 use crate::{DecodeError, FrameKind};
 
 impl<'a> Record<'a> for u32 {
-    const FIELDS: &'static [Field] = &[Field::drawn("handle")];
+    const FIELDS: &'static [Field] = &[Field::literal("handle")];
 
-    fn bytes_min(run: &Run) -> usize {
-        <Handle as Form<'a, u32>>::bytes_min(run)
+    fn bytes_min(context: &FrameContext) -> usize {
+        <Handle as Form<'a, u32>>::bytes_min(context)
     }
 
     #[inline]
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        Handle::put(self, run, out);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        Handle::put(self, context, out);
     }
 
     #[inline]
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        Handle::read(run, payload)
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        Handle::read(context, payload)
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         Handle::show(self, "", to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        Handle::sample(source, run)
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        Handle::sample(source, context)
     }
 }
 

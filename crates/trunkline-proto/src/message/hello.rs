@@ -9,7 +9,7 @@ use trunkline_types::Timestamp;
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
 use super::form::{Fixed, Flat, Form, Inner, Nanos, Varint, Whole, mapped};
-use super::layout::{Run, Show, Shown, record};
+use super::layout::{FieldSink, FrameContext, Shown, record};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::single::single_frame;
@@ -184,30 +184,30 @@ mapped! {
 }
 
 impl<'a, T, F: Form<'a, T>> Form<'a, T> for MagicThen<F> {
-    fn bytes_min(run: &Run) -> usize {
-        F::bytes_min(run).saturating_add(MAGIC.len())
+    fn bytes_min(context: &FrameContext) -> usize {
+        F::bytes_min(context).saturating_add(MAGIC.len())
     }
 
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
+    fn put(value: &T, context: &mut FrameContext, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        F::put(value, run, out);
+        F::put(value, context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
         let found = payload.u32()?;
         if found.to_le_bytes() != MAGIC {
             return Err(payload.unexpected("the letters TRNK", u64::from(found)));
         }
-        F::read(run, payload)
+        F::read(context, payload)
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         F::show(value, name, to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> T {
-        F::sample(source, run)
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> T {
+        F::sample(source, context)
     }
 }
 

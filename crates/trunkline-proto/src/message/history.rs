@@ -172,7 +172,7 @@ forms! {
         |out, data, _| put_data(data, out),
         |payload, _| read_data(payload),
         |data, name, to| {
-            to.field("width", Shown::Digits(width_of(data)));
+            to.field("width", Shown::NumberAsText(width_of(data)));
             let mut bytes = Vec::new();
             put_content(data, &mut bytes);
             to.field(name, Shown::Bytes(&bytes));
@@ -217,7 +217,7 @@ fn read_data(payload: &mut Payload<'_>) -> Result<SeriesData, DecodeError> {
 #[cfg(test)]
 fn sample_data(source: &mut Source<'_>) -> SeriesData {
     let count = source.number() % 5;
-    if source.is_chosen() {
+    if source.bool() {
         let bucket = |_| {
             let mut bucket = Bucket::new(source.number() as i64);
             bucket.add(source.number() as f64);
@@ -229,7 +229,7 @@ fn sample_data(source: &mut Source<'_>) -> SeriesData {
         let buckets = (0..count).map(bucket).collect();
         return SeriesData::Buckets { width, buckets };
     }
-    let mut rows = Rows::new(source.is_chosen().then_some(8));
+    let mut rows = Rows::new(source.bool().then_some(8));
     for _ in 0..count {
         let value = match rows.word_bytes() {
             Some(_) => source.number().to_le_bytes().to_vec(),
@@ -244,7 +244,7 @@ fn sample_data(source: &mut Source<'_>) -> SeriesData {
             quality,
             value: &value,
         });
-        if source.is_chosen() {
+        if source.bool() {
             let event = HistoryEvent::from_parts(source.number() as u8, 3);
             rows.push_mark(HistoryMark { key, event });
         }

@@ -14,7 +14,7 @@ use super::forcing::ForcedEntry;
 use super::form::{
     Configuration, Elsewhere, Fixed, Flat, Form, Inner, Millis, Name, Nanos, Varint, Whole,
 };
-use super::layout::{Run, Show, record};
+use super::layout::{FieldSink, FrameContext, record};
 use super::list::{AnswerHead, list_frame};
 #[cfg(test)]
 use super::round_trip::Source;
@@ -166,18 +166,18 @@ impl<'a> FieldForm<'a, Vec<SubscriptionInfo>> for Repaired {
     fn put(id: u64, subscriptions: &Vec<SubscriptionInfo>, out: &mut Vec<u8>) {
         let sent = subscriptions.iter().take(INFO_SUBSCRIPTIONS_MAX);
         for subscription in sent.filter(|subscription| subscription.ledger.repaired > 0) {
-            let run = &mut Run::default();
+            let context = &mut FrameContext::default();
             put_varint(out, id);
             put_sized(out, |out| {
-                Fixed::put(&subscription.terms.subscription, run, out);
-                Varint::put(&subscription.ledger.repaired, run, out);
+                Fixed::put(&subscription.terms.subscription, context, out);
+                Varint::put(&subscription.ledger.repaired, context, out);
             });
         }
     }
 
     fn read(
         subscriptions: &mut Vec<SubscriptionInfo>,
-        _: &mut Run,
+        _: &mut FrameContext,
         field: &mut Payload<'a>,
     ) -> Result<(), DecodeError> {
         let (number, repaired) = (field.u32()?, field.varint()?);
@@ -188,7 +188,7 @@ impl<'a> FieldForm<'a, Vec<SubscriptionInfo>> for Repaired {
         Ok(())
     }
 
-    fn show(_: &Vec<SubscriptionInfo>, _: &str, _: &mut dyn Show) {}
+    fn show(_: &Vec<SubscriptionInfo>, _: &str, _: &mut dyn FieldSink) {}
 
     #[cfg(test)]
     fn sample(subscriptions: &mut Vec<SubscriptionInfo>, source: &mut Source<'a>) {

@@ -15,17 +15,20 @@ use crate::{DecodeError, FaultRef};
 /// The state that a record takes from the previous record and from the head. It is empty at the
 /// start of each frame, so that each frame can be decoded by itself.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
+pub struct FrameContext {
     pub(super) handle: u32,
-    pub(super) ticket: u64,
+    /// Ticket or sequence of the previous record.
+    pub(super) previous_number: u64,
     pub(super) flags: u8,
-    pub(super) head_flags: u8,
+    /// Flags of the head record, which precedes the items.
+    pub(super) record_head_flags: u8,
+    /// Flags in the header of the frame.
     pub(super) header_flags: u8,
     pub(super) types: PreviousType,
     pub(super) field: &'static str,
 }
 
-impl Run {
+impl FrameContext {
     /// Creates the state for a field with an id, which does not depend on other fields.
     pub(super) fn of_field(field: &'static str) -> Self {
         Self {
@@ -75,18 +78,18 @@ impl PreviousType {
     }
 }
 
-/// The declaration of a field, for the drawings in the protocol reference.
+/// The declaration of a field, for the diagrams in the protocol reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name on the wire; for a field without a form, the complete drawing.
+    /// Its name on the wire; for a field without a form, its complete line in the diagram.
     pub name: &'static str,
     pub ty: &'static str,
     pub form: &'static str,
 }
 
 impl Field {
-    /// Creates a part of a drawing that is written by hand.
-    pub const fn drawn(name: &'static str) -> Self {
+    /// Creates a field whose line in the diagram is given literally.
+    pub const fn literal(name: &'static str) -> Self {
         let (ty, form) = ("", "");
         Self { name, ty, form }
     }
@@ -97,14 +100,14 @@ pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
     /// True if a fault may take its place.
     const MAY_FAIL: bool = false;
     /// Smallest size in bytes, once the flags of the head are known.
-    fn bytes_min(run: &Run) -> usize;
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>);
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError>;
+    fn bytes_min(context: &FrameContext) -> usize;
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>);
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError>;
     /// Shows the content of the record, for the golden vectors.
-    fn show(&self, to: &mut dyn Show);
+    fn show(&self, to: &mut dyn FieldSink);
     /// Creates arbitrary content, for the round-trip test.
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self;
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self;
 }
 
 /// The content of a field, as the golden vectors show it.
@@ -114,8 +117,8 @@ pub enum Shown<'a> {
     Flag(bool),
     Number(u64),
     /// A number of up to 64 bits, shown as its decimal digits.
-    Digits(u64),
-    /// Like `Digits`, with a sign.
+    NumberAsText(u64),
+    /// Like `NumberAsText`, with a sign.
     Signed(i64),
     Real(f64),
     Text(&'a str),
@@ -123,12 +126,13 @@ pub enum Shown<'a> {
     Bytes(&'a [u8]),
 }
 
-pub trait Show {
+/// Receives the content of records.
+pub trait FieldSink {
     /// Receives a field. Without a name, it is an item of a list.
     fn field(&mut self, name: &str, value: Shown<'_>);
-    fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
+    fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink));
     /// Receives a list that is a field; `show` shows its items, without names.
-    fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
+    fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink));
 }
 
 /// Declares a record: `pub field: Type = Form`, with `as "name"` if the name on the wire is
@@ -163,34 +167,34 @@ macro_rules! record {
                 $($crate::message::layout::record!(@field $field: $ty = $form $(as $wire)?),)*
             ];
 
-            fn bytes_min(run: &$crate::message::layout::Run) -> usize {
+            fn bytes_min(context: &$crate::message::layout::FrameContext) -> usize {
                 0_usize$(.saturating_add(
-                    <$form as $crate::message::form::Form<'a, $ty>>::bytes_min(run),
+                    <$form as $crate::message::form::Form<'a, $ty>>::bytes_min(context),
                 ))*
             }
 
             #[inline]
-            fn put(&self, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
-                run.flags = 0$(
+            fn put(&self, context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
+                context.flags = 0$(
                     | <$form as $crate::message::form::Form<'a, $ty>>::flags(&self.$field)
                 )*;
-                $(<$form as $crate::message::form::Form<'a, $ty>>::put(&self.$field, run, out);)*
+                $(<$form as $crate::message::form::Form<'a, $ty>>::put(&self.$field, context, out);)*
             }
 
             #[inline]
             fn read(
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
                 payload: &mut $crate::decode::Payload<'a>,
             ) -> Result<Self, $crate::DecodeError> {
                 Ok(Self {
                     $($field: {
-                        run.field = stringify!($field);
-                        <$form as $crate::message::form::Form<'a, $ty>>::read(run, payload)?
+                        context.field = stringify!($field);
+                        <$form as $crate::message::form::Form<'a, $ty>>::read(context, payload)?
                     },)*
                 })
             }
 
-            fn show(&self, to: &mut dyn $crate::message::layout::Show) {
+            fn show(&self, to: &mut dyn $crate::message::layout::FieldSink) {
                 $(<$form as $crate::message::form::Form<'a, $ty>>::show(
                     &self.$field,
                     $crate::message::layout::record!(@name $field $($wire)?),
@@ -201,10 +205,10 @@ macro_rules! record {
             #[cfg(test)]
             fn sample(
                 source: &mut $crate::message::round_trip::Source<'a>,
-                run: &mut $crate::message::layout::Run,
+                context: &mut $crate::message::layout::FrameContext,
             ) -> Self {
                 Self {
-                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::sample(source, run),)*
+                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::sample(source, context),)*
                 }
             }
         }
@@ -225,20 +229,20 @@ pub(crate) use record;
 impl Record<'_> for () {
     const FIELDS: &'static [Field] = &[];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         0
     }
 
-    fn put(&self, _: &mut Run, _: &mut Vec<u8>) {}
+    fn put(&self, _: &mut FrameContext, _: &mut Vec<u8>) {}
 
-    fn read(_: &mut Run, _: &mut Payload<'_>) -> Result<Self, DecodeError> {
+    fn read(_: &mut FrameContext, _: &mut Payload<'_>) -> Result<Self, DecodeError> {
         Ok(())
     }
 
-    fn show(&self, _: &mut dyn Show) {}
+    fn show(&self, _: &mut dyn FieldSink) {}
 
     #[cfg(test)]
-    fn sample(_: &mut Source<'_>, _: &mut Run) -> Self {}
+    fn sample(_: &mut Source<'_>, _: &mut FrameContext) -> Self {}
 }
 
 /// A refused item is replaced by a fault; an item that was not refused is preceded by 0.
@@ -246,28 +250,28 @@ impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
     const FIELDS: &'static [Field] = T::FIELDS;
     const MAY_FAIL: bool = true;
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         2
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
         match self {
             Ok(item) => {
                 put_u8(out, 0);
-                item.put(run, out);
+                item.put(context, out);
             }
-            Err(fault) => fault.put(run, out),
+            Err(fault) => fault.put(context, out),
         }
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
         Ok(match payload.status()? {
-            None => Ok(T::read(run, payload)?),
+            None => Ok(T::read(context, payload)?),
             Some(code) => Err(payload.fault_sentence(code)?),
         })
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         match self {
             Ok(item) => item.show(to),
             Err(fault) => fault.show(to),
@@ -275,10 +279,10 @@ impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
-        match source.is_chosen() {
-            true => Ok(T::sample(source, run)),
-            false => Err(FaultRef::sample(source, run)),
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
+        match source.bool() {
+            true => Ok(T::sample(source, context)),
+            false => Err(FaultRef::sample(source, context)),
         }
     }
 }

@@ -169,7 +169,7 @@ forms! {
         |source, _| match source.number() % 3 {
             0 => LibraryVerb::Start,
             1 => LibraryVerb::Stop,
-            _ => LibraryVerb::Undeploy { force: source.is_chosen() },
+            _ => LibraryVerb::Undeploy { force: source.bool() },
         };
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::form::Varint;
-use super::layout::{Record, Run, record};
+use super::layout::{FrameContext, Record, record};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -33,7 +33,7 @@ record! {
 #[must_use = "a frame is complete only when it is finished"]
 pub struct ListBuilder<'o, F: ListFrame> {
     frame: FrameWriter<'o>,
-    run: Run,
+    context: FrameContext,
     head_at: usize,
     head_bytes: usize,
     form: PhantomData<F>,
@@ -53,14 +53,14 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         head: &F::Head<'_>,
     ) -> Self {
         let mut frame = FrameWriter::begin(out, kind, request);
-        let mut run = Run::default();
+        let mut context = FrameContext::default();
         let head_at = frame.payload().len();
-        head.put(&mut run, frame.payload());
-        run.head_flags = run.flags;
+        head.put(&mut context, frame.payload());
+        context.record_head_flags = context.flags;
         let head_bytes = frame.payload().len().saturating_sub(head_at);
         Self {
             frame,
-            run,
+            context,
             head_at,
             head_bytes,
             form: PhantomData,
@@ -69,7 +69,7 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
 
     #[inline]
     pub fn push(&mut self, item: &F::Item<'_>) {
-        item.put(&mut self.run, self.frame.payload());
+        item.put(&mut self.context, self.frame.payload());
         self.frame.count_item();
     }
 
@@ -77,7 +77,7 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
     pub(super) fn set_head(&mut self, head: &F::Head<'_>) {
         let payload = self.frame.payload();
         let end = payload.len();
-        head.put(&mut Run::default(), payload);
+        head.put(&mut FrameContext::default(), payload);
         debug_assert_eq!(
             payload.len(),
             end.saturating_add(self.head_bytes),
@@ -101,8 +101,8 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
     }
 
     #[cfg(test)]
-    pub(super) fn run(&self) -> &Run {
-        &self.run
+    pub(super) fn context(&self) -> &FrameContext {
+        &self.context
     }
 }
 
@@ -111,21 +111,21 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
 pub struct List<'a, F: ListFrame> {
     head: F::Head<'a>,
     items: Items<'a>,
-    run: Run,
+    context: FrameContext,
     request: u32,
 }
 
 impl<'a, F: ListFrame> List<'a, F> {
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of_kinds(frame, F::KIND, F::ALSO)?;
-        let mut run = Run::default();
-        let head = F::Head::read(&mut run, &mut payload)?;
-        run.head_flags = run.flags;
-        let items = Items::new(payload, frame.count(), F::Item::bytes_min(&run))?;
+        let mut context = FrameContext::default();
+        let head = F::Head::read(&mut context, &mut payload)?;
+        context.record_head_flags = context.flags;
+        let items = Items::new(payload, frame.count(), F::Item::bytes_min(&context))?;
         Ok(Self {
             head,
             items,
-            run,
+            context,
             request: frame.request(),
         })
     }
@@ -150,7 +150,8 @@ impl<'a, F: ListFrame> Iterator for List<'a, F> {
     // Always inlined, because an item returned from a call is copied twice.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        self.items.next_with(|p| F::Item::read(&mut self.run, p))
+        self.items
+            .next_with(|p| F::Item::read(&mut self.context, p))
     }
 }
 

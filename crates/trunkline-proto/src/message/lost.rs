@@ -7,7 +7,7 @@
 use trunkline_types::wire::{put_u8, put_varint};
 
 use super::form::{Form, Handle};
-use super::layout::{Field, Record, Run, Show, Shown};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown};
 use super::list::list_frame;
 #[cfg(test)]
 use super::round_trip::Source;
@@ -45,19 +45,19 @@ impl LostRecord {
 }
 
 impl<'a> Record<'a> for LostRecord {
-    const FIELDS: &'static [Field] = &[Field::drawn("handle | flags u8 | a varint per flag")];
+    const FIELDS: &'static [Field] = &[Field::literal("handle | flags u8 | a varint per flag")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         2
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
         let counts = [self.filtered, self.queue, self.overrun, self.disconnect];
         let mut flags = if self.unknown { UNKNOWN } else { 0 };
         for (bit, count) in counts.iter().enumerate() {
             flags |= u8::from(*count != 0) << bit;
         }
-        Handle::put(&self.handle, run, out);
+        Handle::put(&self.handle, context, out);
         put_u8(out, flags);
         counts
             .iter()
@@ -65,8 +65,8 @@ impl<'a> Record<'a> for LostRecord {
             .for_each(|count| put_varint(out, *count));
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        let handle = Handle::read(run, payload)?;
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        let handle = Handle::read(context, payload)?;
         let flags = payload.u8()?;
         let mut record = Self {
             handle,
@@ -92,24 +92,24 @@ impl<'a> Record<'a> for LostRecord {
         Ok(record)
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         to.field("handle", Shown::Number(self.handle.into()));
-        to.field("filtered", Shown::Digits(self.filtered));
-        to.field("queue", Shown::Digits(self.queue));
-        to.field("overrun", Shown::Digits(self.overrun));
-        to.field("disconnect", Shown::Digits(self.disconnect));
+        to.field("filtered", Shown::NumberAsText(self.filtered));
+        to.field("queue", Shown::NumberAsText(self.queue));
+        to.field("overrun", Shown::NumberAsText(self.overrun));
+        to.field("disconnect", Shown::NumberAsText(self.disconnect));
         to.field("unknown", Shown::Flag(self.unknown));
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
         Self {
-            handle: u32::sample(source, run),
+            handle: u32::sample(source, context),
             filtered: source.number(),
             queue: source.number(),
             overrun: source.number(),
             disconnect: source.number() % 3,
-            unknown: source.is_chosen(),
+            unknown: source.bool(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The content of each frame. There is one module per group of frames. It contains the declaration
-//! of each payload or, for a codec written by hand, a drawing of the payload.
+//! of each payload or, for a codec written by hand, a diagram of the payload.
 //!
 //! There are two forms of messages:
 //!

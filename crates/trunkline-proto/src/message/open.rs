@@ -21,7 +21,7 @@ use trunkline_types::{Access, DataType, Properties};
 
 use super::answers::{Answers, AnswersBuilder};
 use super::form::{FlagsThen, Form, Inner, Number, Optional};
-use super::layout::{Field, PreviousType, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, PreviousType, Record, Shown, record};
 use super::list::list_frame;
 use super::record::{RunState, UpdateRecord};
 #[cfg(test)]
@@ -56,7 +56,7 @@ record! {
 pub enum Options {}
 
 impl<'a> Form<'a, OpenOptions> for Options {
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         0
     }
 
@@ -64,13 +64,13 @@ impl<'a> Form<'a, OpenOptions> for Options {
         options.to_bits()
     }
 
-    fn put(_: &OpenOptions, _: &mut Run, _: &mut Vec<u8>) {}
+    fn put(_: &OpenOptions, _: &mut FrameContext, _: &mut Vec<u8>) {}
 
-    fn read(run: &mut Run, _: &mut Payload<'a>) -> Result<OpenOptions, DecodeError> {
-        Ok(OpenOptions::from_bits(run.flags))
+    fn read(context: &mut FrameContext, _: &mut Payload<'a>) -> Result<OpenOptions, DecodeError> {
+        Ok(OpenOptions::from_bits(context.flags))
     }
 
-    fn show(options: &OpenOptions, name: &str, to: &mut dyn Show) {
+    fn show(options: &OpenOptions, name: &str, to: &mut dyn FieldSink) {
         to.object(name, &|to| {
             to.field("read", Shown::Flag(options.read));
             to.field("describe", Shown::Flag(options.describe));
@@ -78,7 +78,7 @@ impl<'a> Form<'a, OpenOptions> for Options {
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &mut Run) -> OpenOptions {
+    fn sample(source: &mut Source<'a>, _: &mut FrameContext) -> OpenOptions {
         OpenOptions::from_bits(source.number() as u8)
     }
 }
@@ -86,26 +86,26 @@ impl<'a> Form<'a, OpenOptions> for Options {
 /// A name, as bytes: a name that is not UTF-8 or is too long must be answered with its own fault,
 /// without affecting the other names.
 impl<'a> Record<'a> for &'a [u8] {
-    const FIELDS: &'static [Field] = &[Field::drawn("name text")];
+    const FIELDS: &'static [Field] = &[Field::literal("name text")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         1
     }
 
-    fn put(&self, _: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, _: &mut FrameContext, out: &mut Vec<u8>) {
         put_bytes(out, self);
     }
 
-    fn read(_: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+    fn read(_: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
         payload.prefixed("a name length in bytes")
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         to.field("", Shown::Text(&String::from_utf8_lossy(self)));
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, _: &mut FrameContext) -> Self {
         source.text().as_bytes()
     }
 }
@@ -193,7 +193,7 @@ impl<'a> OpenedBuilder<'a> {
         );
         state.previous = handle;
         state.types.put(out, data_type);
-        Number::put(&access, &mut Run::default(), out);
+        Number::put(&access, &mut FrameContext::default(), out);
         if state.options.read {
             state.run.expect_handle(handle);
             let nothing = UpdateRecord::nothing_yet(handle);
@@ -253,7 +253,7 @@ impl<'a> Iterator for Opened<'a> {
             let handle = payload.handle(*previous)?;
             *previous = handle;
             let data_type = types.read(payload)?;
-            let access = Number::read(&mut Run::default(), payload)?;
+            let access = Number::read(&mut FrameContext::default(), payload)?;
             let mut reading = None;
             if options.read {
                 run.expect_handle(handle);

@@ -13,7 +13,7 @@ use super::form::{
     Bytes, Fixed, FixedMillis, FlagsThen, Flat, Form, Handle, Nanos, Number, Optional, QualityBits,
     Text, Ticket, Type,
 };
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 use super::list::list_frame;
 use super::open::{OpenOptions, Opened, OpenedBuilder};
 use super::outcome::{APPLIED, REFUSED, UNKNOWN};
@@ -53,14 +53,14 @@ pub fn begin_provided(
     first_index: u32,
 ) -> OpenedBuilder<'_> {
     let mut frame = FrameWriter::begin(out, FrameKind::Provided, request);
-    FixedMillis::put(&lease, &mut Run::default(), frame.payload());
+    FixedMillis::put(&lease, &mut FrameContext::default(), frame.payload());
     OpenedBuilder::with_head(frame, options, first_index)
 }
 
 /// Reads a PROVIDED frame: the granted lease, and the items.
 pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::Provided)?;
-    let lease = FixedMillis::read(&mut Run::default(), &mut payload)?;
+    let lease = FixedMillis::read(&mut FrameContext::default(), &mut payload)?;
     Ok((lease, Opened::with_head(payload, frame.count())?))
 }
 
@@ -124,39 +124,39 @@ record! {
 }
 
 impl<'a> Record<'a> for ProviderOutcome<'a> {
-    const FIELDS: &'static [Field] = &[Field::drawn("outcome u8 | ..")];
+    const FIELDS: &'static [Field] = &[Field::literal("outcome u8 | ..")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         2
     }
 
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
         match self {
             Self::Applied(back) => {
                 put_u8(out, APPLIED);
-                back.put(run, out);
+                back.put(context, out);
             }
             Self::Refused(fault) => {
                 put_u8(out, REFUSED);
-                fault.put(run, out);
+                fault.put(context, out);
             }
             Self::Unknown(fault) => {
                 put_u8(out, UNKNOWN);
-                fault.put(run, out);
+                fault.put(context, out);
             }
         }
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
         Ok(match payload.u8()? {
-            APPLIED => Self::Applied(ReadBack::read(run, payload)?),
+            APPLIED => Self::Applied(ReadBack::read(context, payload)?),
             REFUSED => Self::Refused(payload.fault()?),
             UNKNOWN => Self::Unknown(payload.fault()?),
             other => return Err(payload.unexpected("the outcome 0, 3 or 5", u64::from(other))),
         })
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         match self {
             Self::Applied(back) => {
                 to.field("outcome", Shown::Text("applied"));
@@ -174,11 +174,11 @@ impl<'a> Record<'a> for ProviderOutcome<'a> {
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
         match source.number() % 3 {
-            0 => Self::Applied(ReadBack::sample(source, run)),
-            1 => Self::Refused(FaultRef::sample(source, run)),
-            _ => Self::Unknown(FaultRef::sample(source, run)),
+            0 => Self::Applied(ReadBack::sample(source, context)),
+            1 => Self::Refused(FaultRef::sample(source, context)),
+            _ => Self::Unknown(FaultRef::sample(source, context)),
         }
     }
 }

@@ -40,13 +40,13 @@ impl<'a> Source<'a> {
         self.number().min(POSITION_MAX)
     }
 
-    pub(super) fn is_chosen(&mut self) -> bool {
+    pub(super) fn bool(&mut self) -> bool {
         self.number() % 2 == 1
     }
 
     pub(super) fn value(&mut self, data_type: &DataType) -> Value {
         match data_type {
-            DataType::Bool => Value::Bool(self.is_chosen()),
+            DataType::Bool => Value::Bool(self.bool()),
             DataType::String => Value::String(self.text().into()),
             DataType::Enum(_) => Value::Enum(self.number() as u32 % 2),
             _ => Value::F64(self.number() as f64),
@@ -92,13 +92,13 @@ impl MessageVisitor<'static> for RoundTrip {
 
     fn list<F: ListFrame>(mut self) {
         let source = &mut self.1;
-        let (request, more) = (source.number() as u32, source.is_chosen());
+        let (request, more) = (source.number() as u32, source.bool());
         let head = F::Head::sample(source, &mut Default::default());
         let mut out = Vec::new();
         let mut builder = ListBuilder::<F>::begin_as(self.0, &mut out, request, &head);
         let mut items = Vec::new();
         for _ in 0..=source.number() % 8 {
-            let item = F::Item::sample(source, &mut builder.run().clone());
+            let item = F::Item::sample(source, &mut builder.context().clone());
             builder.push(&item);
             items.push(item);
         }

@@ -1,6 +1,6 @@
 //! Frames that are one record, without a list.
 
-use super::layout::{Record, Run};
+use super::layout::{FrameContext, Record};
 use super::stream::seal::{is_sealed, seal};
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
@@ -14,9 +14,9 @@ pub trait SingleFrame<'a>: Record<'a> {
     fn encode_as(&self, kind: FrameKind, request: u32, out: &mut Vec<u8>) {
         let start = out.len();
         let mut frame = FrameWriter::begin(out, kind, request);
-        let mut run = Run::default();
-        self.put(&mut run, frame.payload());
-        frame.finish_with(run.header_flags);
+        let mut context = FrameContext::default();
+        self.put(&mut context, frame.payload());
+        frame.finish_with(context.header_flags);
         if is_sealed(kind) {
             seal(out, start);
         }
@@ -24,11 +24,11 @@ pub trait SingleFrame<'a>: Record<'a> {
 
     fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of_kinds(frame, Self::KIND, Self::ALSO)?;
-        let mut run = Run {
+        let mut context = FrameContext {
             header_flags: frame.header().flags,
-            ..Run::default()
+            ..FrameContext::default()
         };
-        let message = Self::read(&mut run, &mut payload)?;
+        let message = Self::read(&mut context, &mut payload)?;
         payload.finish()?;
         Ok(message)
     }

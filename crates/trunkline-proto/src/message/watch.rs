@@ -9,7 +9,7 @@
 use trunkline_types::{Access, DataType};
 
 use super::form::{Fixed, Handle, Name, Number, Numbered, Type};
-use super::layout::{Show, Shown, record};
+use super::layout::{FieldSink, Shown, record};
 use super::list::list_frame;
 use super::single::single_frame;
 
@@ -59,7 +59,7 @@ impl Numbered for Listing {
         all.find(|listing| listing.number() == number)
     }
 
-    fn show(self, _: &str, to: &mut dyn Show) {
+    fn show(self, _: &str, to: &mut dyn FieldSink) {
         to.field("listed", Shown::Flag(self == Self::Complete));
         to.field("anew", Shown::Flag(self == Self::Anew));
     }

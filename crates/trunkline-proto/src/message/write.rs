@@ -45,7 +45,7 @@ use trunkline_types::{Position, Quality, Timestamp, Value};
 
 use super::fault::put_fault;
 use super::form::Fixed;
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::layout::{Field, FieldSink, FrameContext, Record, Shown, record};
 use super::list::list_frame;
 use super::outcome::{
     APPLIED, REFUSED, SUPERSEDED, UNCHANGED, UNKNOWN, WOULD_BLOCK, WouldBlock, WriteAnswer,
@@ -448,23 +448,23 @@ list_frame! {
 }
 
 impl<'a> Record<'a> for WriteAnswer<'a> {
-    const FIELDS: &'static [Field] = &[Field::drawn("answer")];
+    const FIELDS: &'static [Field] = &[Field::literal("answer")];
 
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         1
     }
 
     #[inline]
-    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
-        put_answer(out, &mut run.ticket, self);
+    fn put(&self, context: &mut FrameContext, out: &mut Vec<u8>) {
+        put_answer(out, &mut context.previous_number, self);
     }
 
     #[inline]
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
-        read_outcome(payload, &mut run.ticket)
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        read_outcome(payload, &mut context.previous_number)
     }
 
-    fn show(&self, to: &mut dyn Show) {
+    fn show(&self, to: &mut dyn FieldSink) {
         if let Self::Refused(fault) | Self::Unknown(fault) = self {
             fault.show(to);
         }
@@ -478,19 +478,19 @@ impl<'a> Record<'a> for WriteAnswer<'a> {
         };
         to.field("outcome", Shown::Text(outcome));
         if let Self::Applied(sequence) | Self::Unchanged(sequence) = self {
-            to.field("sequence", Shown::Digits(*sequence));
+            to.field("sequence", Shown::NumberAsText(*sequence));
         }
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Self {
         match source.number() % 6 {
             0 => Self::Applied(source.number()),
             1 => Self::Unchanged(source.number()),
             2 => Self::Superseded,
-            3 => Self::Refused(FaultRef::sample(source, run)),
+            3 => Self::Refused(FaultRef::sample(source, context)),
             4 => Self::NotTried(WouldBlock),
-            _ => Self::Unknown(FaultRef::sample(source, run)),
+            _ => Self::Unknown(FaultRef::sample(source, context)),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// are read from the journal, which has each change exactly once, even across a reconnection.
 const JOURNAL: &str = "_engine/alarms/journal";
 
-/// Minimum time between two drawings of the table, because each requests all alarms from the
+/// Minimum time between two redraws of the table, because each requests all alarms from the
 /// engine.
 const REDRAW_INTERVAL_MIN: Duration = Duration::from_millis(200);
 

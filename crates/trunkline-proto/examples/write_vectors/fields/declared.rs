@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::kinds::{MessageVisitor, with_message};
-use trunkline_proto::message::layout::{Record as _, Show, Shown};
+use trunkline_proto::message::layout::{FieldSink, Record as _, Shown};
 use trunkline_proto::message::list::{List, ListFrame};
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::{DecodeError, FrameKind};
@@ -29,7 +29,7 @@ struct Object {
 }
 
 impl Object {
-    fn of(show: &dyn Fn(&mut dyn Show)) -> Self {
+    fn of(show: &dyn Fn(&mut dyn FieldSink)) -> Self {
         let mut object = Self::default();
         show(&mut object);
         object
@@ -43,13 +43,13 @@ impl Object {
     }
 }
 
-impl Show for Object {
+impl FieldSink for Object {
     fn field(&mut self, name: &str, value: Shown<'_>) {
         let value = match value {
             Shown::Nothing => Json::Null,
             Shown::Flag(flag) => flag.into(),
             Shown::Number(number) => number.into(),
-            Shown::Digits(number) => number.to_string().into(),
+            Shown::NumberAsText(number) => number.to_string().into(),
             Shown::Signed(number) => number.to_string().into(),
             Shown::Real(number) => number.into(),
             Shown::Text(text) => text.into(),
@@ -58,17 +58,17 @@ impl Show for Object {
         self.put(name, value);
     }
 
-    fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn Show)) {
+    fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink)) {
         self.put(name, Object::of(show).fields.into());
     }
 
-    fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn Show)) {
+    fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn FieldSink)) {
         self.put(name, Object::of(show).items.into());
     }
 }
 
 /// What `show` shows: an object, or one value without a name.
-pub(super) fn shown(show: &dyn Fn(&mut dyn Show)) -> Json {
+pub(super) fn shown(show: &dyn Fn(&mut dyn FieldSink)) -> Json {
     let mut object = Object::of(show);
     object.items.pop().unwrap_or(object.fields.into())
 }

@@ -7,7 +7,7 @@ use trunkline_types::wire::put_u8;
 use super::Form;
 use crate::DecodeError;
 use crate::decode::Payload;
-use crate::message::layout::{Run, Show, Shown};
+use crate::message::layout::{FieldSink, FrameContext, Shown};
 #[cfg(test)]
 use crate::message::round_trip::Source;
 
@@ -25,39 +25,39 @@ pub struct Optional<const BIT: u8, F>(PhantomData<F>);
 pub struct IfHead<const BIT: u8, F>(PhantomData<F>);
 
 impl<'a, T, F: Form<'a, T>, const MAX: u8> Form<'a, T> for FlagsThen<F, MAX> {
-    fn bytes_min(run: &Run) -> usize {
-        F::bytes_min(run).saturating_add(1)
+    fn bytes_min(context: &FrameContext) -> usize {
+        F::bytes_min(context).saturating_add(1)
     }
 
     fn flags(value: &T) -> u8 {
         F::flags(value)
     }
 
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
-        put_u8(out, run.flags);
-        F::put(value, run, out);
+    fn put(value: &T, context: &mut FrameContext, out: &mut Vec<u8>) {
+        put_u8(out, context.flags);
+        F::put(value, context, out);
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
-        run.flags = payload.u8()?;
-        if run.flags > MAX {
-            return Err(payload.unexpected("flags of this version", u64::from(run.flags)));
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
+        context.flags = payload.u8()?;
+        if context.flags > MAX {
+            return Err(payload.unexpected("flags of this version", u64::from(context.flags)));
         }
-        F::read(run, payload)
+        F::read(context, payload)
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         F::show(value, name, to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> T {
-        F::sample(source, run)
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> T {
+        F::sample(source, context)
     }
 }
 
 impl<'a, const BIT: u8> Form<'a, bool> for Flag<BIT> {
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         0
     }
 
@@ -65,24 +65,24 @@ impl<'a, const BIT: u8> Form<'a, bool> for Flag<BIT> {
         if *value { BIT } else { 0 }
     }
 
-    fn put(_: &bool, _: &mut Run, _: &mut Vec<u8>) {}
+    fn put(_: &bool, _: &mut FrameContext, _: &mut Vec<u8>) {}
 
-    fn read(run: &mut Run, _: &mut Payload<'a>) -> Result<bool, DecodeError> {
-        Ok(run.flags & BIT != 0)
+    fn read(context: &mut FrameContext, _: &mut Payload<'a>) -> Result<bool, DecodeError> {
+        Ok(context.flags & BIT != 0)
     }
 
-    fn show(value: &bool, name: &str, to: &mut dyn Show) {
+    fn show(value: &bool, name: &str, to: &mut dyn FieldSink) {
         to.field(name, Shown::Flag(*value));
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &mut Run) -> bool {
-        source.is_chosen()
+    fn sample(source: &mut Source<'a>, _: &mut FrameContext) -> bool {
+        source.bool()
     }
 }
 
 impl<'a, T, const BIT: u8, F: Form<'a, T>> Form<'a, Option<T>> for Optional<BIT, F> {
-    fn bytes_min(_: &Run) -> usize {
+    fn bytes_min(_: &FrameContext) -> usize {
         0
     }
 
@@ -90,18 +90,21 @@ impl<'a, T, const BIT: u8, F: Form<'a, T>> Form<'a, Option<T>> for Optional<BIT,
         value.as_ref().map_or(0, |_| BIT)
     }
 
-    fn put(value: &Option<T>, run: &mut Run, out: &mut Vec<u8>) {
+    fn put(value: &Option<T>, context: &mut FrameContext, out: &mut Vec<u8>) {
         if let Some(value) = value {
-            F::put(value, run, out);
+            F::put(value, context, out);
         }
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Option<T>, DecodeError> {
-        let is_present = run.flags & BIT != 0;
-        is_present.then(|| F::read(run, payload)).transpose()
+    fn read(
+        context: &mut FrameContext,
+        payload: &mut Payload<'a>,
+    ) -> Result<Option<T>, DecodeError> {
+        let is_present = context.flags & BIT != 0;
+        is_present.then(|| F::read(context, payload)).transpose()
     }
 
-    fn show(value: &Option<T>, name: &str, to: &mut dyn Show) {
+    fn show(value: &Option<T>, name: &str, to: &mut dyn FieldSink) {
         match value {
             Some(value) => F::show(value, name, to),
             None => to.field(name, Shown::Nothing),
@@ -109,41 +112,41 @@ impl<'a, T, const BIT: u8, F: Form<'a, T>> Form<'a, Option<T>> for Optional<BIT,
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> Option<T> {
-        source.is_chosen().then(|| F::sample(source, run))
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> Option<T> {
+        source.bool().then(|| F::sample(source, context))
     }
 }
 
 impl<'a, T: Default, const BIT: u8, F: Form<'a, T>> Form<'a, T> for IfHead<BIT, F> {
-    fn bytes_min(run: &Run) -> usize {
-        match run.head_flags & BIT {
+    fn bytes_min(context: &FrameContext) -> usize {
+        match context.record_head_flags & BIT {
             0 => 0,
-            _ => F::bytes_min(run),
+            _ => F::bytes_min(context),
         }
     }
 
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
-        if run.head_flags & BIT != 0 {
-            F::put(value, run, out);
+    fn put(value: &T, context: &mut FrameContext, out: &mut Vec<u8>) {
+        if context.record_head_flags & BIT != 0 {
+            F::put(value, context, out);
         }
     }
 
-    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
-        match run.head_flags & BIT {
+    fn read(context: &mut FrameContext, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
+        match context.record_head_flags & BIT {
             0 => Ok(T::default()),
-            _ => F::read(run, payload),
+            _ => F::read(context, payload),
         }
     }
 
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
+    fn show(value: &T, name: &str, to: &mut dyn FieldSink) {
         F::show(value, name, to);
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &mut Run) -> T {
-        match run.head_flags & BIT {
+    fn sample(source: &mut Source<'a>, context: &mut FrameContext) -> T {
+        match context.record_head_flags & BIT {
             0 => T::default(),
-            _ => F::sample(source, run),
+            _ => F::sample(source, context),
         }
     }
 }

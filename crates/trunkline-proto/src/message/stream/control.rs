@@ -5,7 +5,7 @@ use crate::limits::SENTENCE_BYTES_MAX;
 use crate::message::closing::{Goodbye, Refused};
 use crate::message::form::{Code, Fixed, Number, Numbered, Text, forms};
 use crate::message::keepalive::Keepalive;
-use crate::message::layout::{Show, Shown, record};
+use crate::message::layout::{FieldSink, Shown, record};
 use crate::message::single::{SingleFrame, single_frame};
 use crate::{DecodeError, FaultCode, Frame, FrameKind};
 
@@ -38,10 +38,10 @@ pub enum HeaderFlag<const BIT: u8> {}
 
 forms! {
     [const BIT: u8] HeaderFlag<BIT>: bool, 0,
-        |_, flag, run| run.header_flags |= if *flag { BIT } else { 0 },
-        |_, run| Ok(run.header_flags & BIT != 0),
+        |_, flag, context| context.header_flags |= if *flag { BIT } else { 0 },
+        |_, context| Ok(context.header_flags & BIT != 0),
         |flag, name, to| to.field(name, Shown::Flag(*flag)),
-        |source, _| source.is_chosen();
+        |source, _| source.bool();
 }
 
 /// The event for which a flush waits.
@@ -75,7 +75,7 @@ impl Numbered for Until {
             .find(|until| until.number() == number)
     }
 
-    fn show(self, name: &str, to: &mut dyn Show) {
+    fn show(self, name: &str, to: &mut dyn FieldSink) {
         to.field(name, Shown::Number(self.number().into()));
     }
 }

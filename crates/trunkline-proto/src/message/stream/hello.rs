@@ -11,7 +11,7 @@ use crate::message::fault::cut_text;
 use crate::message::fields::{Always, IfSet, Mark, Maybe, fields};
 use crate::message::form::{Elsewhere, Fixed, Flat, Form, Inner, Varint, WholeType, forms, mapped};
 use crate::message::hello::{Brief, FeatureBits, MagicThen};
-use crate::message::layout::{Record, Run, Shown, record};
+use crate::message::layout::{FrameContext, Record, Shown, record};
 use crate::stream::Secret;
 use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
 
@@ -197,8 +197,8 @@ impl StreamHello {
 
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamHello)?;
-        let versions = MagicThen::<Flat>::read(&mut Run::default(), &mut payload)?;
-        let fields = Fields::read(&mut Run::default(), &mut payload)?;
+        let versions = MagicThen::<Flat>::read(&mut FrameContext::default(), &mut payload)?;
+        let fields = Fields::read(&mut FrameContext::default(), &mut payload)?;
         Ok(Self {
             versions,
             peer: fields.peer,
@@ -232,8 +232,8 @@ impl StreamWelcome {
 
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
-        let version = MagicThen::<Fixed>::read(&mut Run::default(), &mut payload)?;
-        let fields = Fields::read(&mut Run::default(), &mut payload)?;
+        let version = MagicThen::<Fixed>::read(&mut FrameContext::default(), &mut payload)?;
+        let fields = Fields::read(&mut FrameContext::default(), &mut payload)?;
         Ok(Self {
             version,
             share: fields.share,
@@ -246,8 +246,8 @@ impl StreamWelcome {
 fn encode<'a, T, F: Form<'a, T>>(kind: FrameKind, first: &T, fields: &Fields, out: &mut Vec<u8>) {
     let start = out.len();
     let mut frame = FrameWriter::begin(out, kind, 0);
-    MagicThen::<F>::put(first, &mut Run::default(), frame.payload());
-    fields.put(&mut Run::default(), frame.payload());
+    MagicThen::<F>::put(first, &mut FrameContext::default(), frame.payload());
+    fields.put(&mut FrameContext::default(), frame.payload());
     frame.finish(false);
     seal(out, start);
 }

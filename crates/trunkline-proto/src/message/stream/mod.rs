@@ -35,10 +35,10 @@ pub enum Position {}
 pub enum VarintPosition {}
 
 integers! {
-    Position: u64, 8, position, Digits,
+    Position: u64, 8, position, NumberAsText,
         |out, value, _| put_u64(out, value),
         |payload, _| payload.u64().and_then(|position| checked(position, payload));
-    VarintPosition: u64, 1, position, Digits,
+    VarintPosition: u64, 1, position, NumberAsText,
         |out, value, _| put_varint(out, value),
         |payload, _| payload.varint().and_then(|position| checked(position, payload));
 }
