@@ -211,7 +211,7 @@ impl Encoded {
     /// Decodes the value. Returns the type's default if the bytes are not a value of `data_type`.
     /// That cannot happen, because the write path checks every value before committing it.
     pub fn decode(&self, data_type: &DataType) -> Value {
-        wire::decode_whole(data_type, self.as_slice())
+        wire::decode_exact(data_type, self.as_slice())
             .unwrap_or_else(|_| Value::default_of(data_type))
     }
 }

@@ -131,7 +131,7 @@ fn values(page: &HistoryPage) -> Vec<Value> {
     let series = &page.series[0];
     let rows = rows_of(page);
     let decode = |row: &trunkline_types::history::Row<'_>| {
-        trunkline_types::wire::decode_whole(&series.data_type, row.value).unwrap()
+        trunkline_types::wire::decode_exact(&series.data_type, row.value).unwrap()
     };
     (0..rows.len())
         .map(|row| rows.with_row(row, decode).unwrap())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use trunkline_proto::stream::ElementForm;
-use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
+use trunkline_types::wire::{DecodeError, decode_exact, encode_value};
 use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Timestamp, Value};
 
 use crate::error::StreamError;
@@ -221,7 +221,7 @@ macro_rules! by_value {
             fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
                 let data_type = Self::data_type();
                 for element in split_elements(form(&data_type), bytes) {
-                    if let $from = decode_whole(&data_type, element)? {
+                    if let $from = decode_exact(&data_type, element)? {
                         out.push($back);
                     }
                 }
@@ -265,7 +265,7 @@ macro_rules! vectors {
             fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
                 let data_type = Self::data_type();
                 for element in split_elements(ElementForm::Variable, bytes) {
-                    if let Value::Array(array) = decode_whole(&data_type, element)?
+                    if let Value::Array(array) = decode_exact(&data_type, element)?
                         && let Elements::$element(elements) = array.elements()
                     {
                         out.push(elements.to_vec());

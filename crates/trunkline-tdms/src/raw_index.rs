@@ -7,7 +7,7 @@ use crate::path::ObjectPath;
 use crate::read_at::ReadAt;
 
 const NO_DATA: u32 = 0xffff_ffff;
-const AS_BEFORE: u32 = 0;
+const INDEX_UNCHANGED: u32 = 0;
 const FORMAT_CHANGING: u32 = 0x1269;
 const DIGITAL_LINE: u32 = 0x126a;
 /// A marker that descriptions of the format mention, but that was never seen in a file.
@@ -81,7 +81,7 @@ pub(crate) fn read<R: ReadAt + ?Sized>(
     let start = block.position();
     match block.u32()? {
         NO_DATA => Ok(Entry::NoData),
-        AS_BEFORE => Ok(Entry::AsBefore),
+        INDEX_UNCHANGED => Ok(Entry::AsBefore),
         FORMAT_CHANGING => daqmx(block, path, false),
         DIGITAL_LINE => daqmx(block, path, true),
         UNVERIFIED_MARKER => Err(block.bad("a raw data index of a kind that is not known")),

@@ -98,7 +98,7 @@ fn listed_anew() -> Vec<u8> {
         frame.finish(false);
     };
     page(&[(1, "l/number"), (2, "l/gone")], 9, Listing::Complete);
-    page(&[], 40, Listing::Anew);
+    page(&[], 40, Listing::Restarted);
     page(&[(1, "l/number"), (2, "l/new")], 9, Listing::Complete);
     let head = VanishedHead {
         watch: 1,

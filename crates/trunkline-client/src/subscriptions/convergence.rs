@@ -13,7 +13,7 @@ use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Features, Frame, digest};
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Tick};
 
 use super::Subscriptions;
@@ -195,7 +195,7 @@ fn repair(
         return Ok(());
     };
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
-    let value = record.value.map(|bytes| decode_whole(data_type, bytes));
+    let value = record.value.map(|bytes| decode_exact(data_type, bytes));
     let value = value.transpose().map_err(|error| not_valid(&error))?;
     let received = arrival.receive(record, value, true);
     let is_right = held.sequence == record.sequence

@@ -8,7 +8,7 @@ use trunkline_proto::message::lost::LostRecords;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, digest};
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::decode_exact;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
 use super::Subscriptions;
@@ -278,7 +278,7 @@ fn update(
     }
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
     let value = match record.value {
-        Some(bytes) => match decode_whole(data_type, bytes) {
+        Some(bytes) => match decode_exact(data_type, bytes) {
             Ok(value) => Some(value),
             Err(error) => return Err(not_valid(&error)),
         },

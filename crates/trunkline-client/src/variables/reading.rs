@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::{Disconnect, digest};
-use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
+use trunkline_types::wire::{DecodeError, decode_exact, encode_value};
 use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
@@ -75,7 +75,7 @@ impl Arrival {
         data_type: &DataType,
         max_age: Option<Duration>,
     ) -> Result<Entry, Disconnect> {
-        let value = match record.value.map(|bytes| decode_whole(data_type, bytes)) {
+        let value = match record.value.map(|bytes| decode_exact(data_type, bytes)) {
             Some(Ok(value)) => value,
             Some(Err(error)) => return Err(not_valid(&error)),
             None => standing_in(Some(data_type)),

@@ -42,7 +42,7 @@ fn appear(rig: &mut Rig, request: u32, watch: u32, names: &[(u32, &str, DataType
             listing: if end {
                 Listing::Complete
             } else {
-                Listing::Continues
+                Listing::Unchanged
             },
         };
         let mut frame = AppearedBuilder::begin(out, request, &head);
@@ -352,7 +352,7 @@ fn restarted_listing_reports_only_the_difference() {
     let anew = AppearedHead {
         watch,
         revision: 9,
-        listing: Listing::Anew,
+        listing: Listing::Restarted,
     };
     let names = [
         (1, "a/kept", DataType::F64),

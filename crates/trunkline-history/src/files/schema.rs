@@ -314,7 +314,7 @@ impl Batch {
 
 /// Formats a value as text: a string as it is, an enum as its label, a struct as JSON.
 fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
-    let value = wire::decode_whole(data_type, bytes).ok()?;
+    let value = wire::decode_exact(data_type, bytes).ok()?;
     Some(match data_type {
         DataType::Struct(_) => json::to_json(&value, data_type).into_plain().to_string(),
         DataType::String

@@ -37,14 +37,15 @@ single_frame! { Unwatch, Unwatch }
 /// The state of the listing of existing names, as reported by an APPEARED frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Listing {
-    /// The listing continues, or was completed by an earlier frame.
-    Continues,
+    /// The frame neither completes nor restarts the listing: the listing continues, or an earlier
+    /// frame has completed it.
+    Unchanged,
     /// All existing names have now been listed.
     Complete,
     /// The listing starts again with this frame, because the engine no longer has all names that
     /// appeared and vanished since the watch's last report. Names that are not listed from here on
     /// no longer exist.
-    Anew,
+    Restarted,
 }
 
 impl Numbered for Listing {
@@ -55,13 +56,13 @@ impl Numbered for Listing {
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        let mut all = [Self::Continues, Self::Complete, Self::Anew].into_iter();
+        let mut all = [Self::Unchanged, Self::Complete, Self::Restarted].into_iter();
         all.find(|listing| listing.number() == number)
     }
 
     fn show(self, _: &str, to: &mut dyn FieldSink) {
         to.field("listed", Shown::Flag(self == Self::Complete));
-        to.field("anew", Shown::Flag(self == Self::Anew));
+        to.field("anew", Shown::Flag(self == Self::Restarted));
     }
 }
 
@@ -69,7 +70,7 @@ record! {
     #[derive(Copy, Eq)]
     pub struct AppearedHead {
         pub watch: u32 = Fixed,
-        /// Number of names that had appeared or vanished at the engine.
+        /// Number of names that had appeared or vanished at the engine when the frame was created.
         pub revision: u64 = Fixed,
         pub listing: Listing = Number as "listed",
     }
@@ -97,7 +98,7 @@ record! {
     #[derive(Copy, Eq)]
     pub struct VanishedHead {
         pub watch: u32 = Fixed,
-        /// Number of names that had appeared or vanished at the engine.
+        /// Number of names that had appeared or vanished at the engine when the frame was created.
         pub revision: u64 = Fixed,
     }
 }

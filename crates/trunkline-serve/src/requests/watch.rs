@@ -123,14 +123,14 @@ impl Watches {
                 vanished.finish(false);
             }
             if slice.begins_again {
-                AppearedBuilder::begin(out, 0, &head(Listing::Anew)).finish(false);
+                AppearedBuilder::begin(out, 0, &head(Listing::Restarted)).finish(false);
             }
             if slice.appeared.is_empty() && !slice.listed {
                 continue;
             }
             let listing = match slice.listed {
                 true => Listing::Complete,
-                false => Listing::Continues,
+                false => Listing::Unchanged,
             };
             let mut appeared = AppearedBuilder::begin(out, entry.request, &head(listing));
             for variable in &slice.appeared {

@@ -229,7 +229,7 @@ fn attempt(
         // error in it.
         if raw_type != variable.data_type()
             && check_room_to_decode(raw_type, record.value).is_ok()
-            && let Ok(decoded) = wire::decode_whole(raw_type, record.value)
+            && let Ok(decoded) = wire::decode_exact(raw_type, record.value)
         {
             raw_value = decoded;
             value = WriteValue::Value(&raw_value);

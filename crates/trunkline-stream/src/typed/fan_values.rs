@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_proto::message::stream::Until;
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Value};
 
 use super::forwarding::forward;
@@ -115,7 +115,7 @@ impl FanInValueReader {
     ) -> Result<Run<Value>, StreamError> {
         let decode = |form, bytes: &[u8], _| {
             let values = element::split_elements(form, bytes);
-            let values = values.map(|one| decode_whole(&self.data_type, one));
+            let values = values.map(|one| decode_exact(&self.data_type, one));
             Ok(values.collect::<Result<_, _>>()?)
         };
         self.core.read_run(waits, max, timeout, decode).await

@@ -1,7 +1,7 @@
 //! Values of a type that is known only at run time, as elements.
 
 use trunkline_proto::stream::ElementForm;
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Value};
 
 use crate::element;
@@ -45,7 +45,7 @@ impl ValueEncoder {
     /// # Errors
     /// The bytes are not elements of the type.
     pub(super) fn check(&self, form: ElementForm, bytes: &[u8]) -> Result<(), StreamError> {
-        let is_element = |one| decode_whole(&self.data_type, one).is_ok();
+        let is_element = |one| decode_exact(&self.data_type, one).is_ok();
         match self.takes_any_bytes || element::split_elements(form, bytes).all(is_element) {
             true => Ok(()),
             false => Err(self.wrong_type()),

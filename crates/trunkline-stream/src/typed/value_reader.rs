@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::decode_exact;
 use trunkline_types::{DataType, Value};
 
 use super::forwarding::forward;
@@ -99,7 +99,7 @@ impl ValueReader {
         let bytes = self.core.region(count)?;
         let len = bytes.len();
         let values =
-            element::split_elements(form, bytes).map(|one| decode_whole(&self.data_type, one));
+            element::split_elements(form, bytes).map(|one| decode_exact(&self.data_type, one));
         let values: Vec<Value> = values.collect::<Result<_, _>>()?;
         check(&values)?;
         self.core.release(len, count);

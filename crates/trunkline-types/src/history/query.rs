@@ -332,7 +332,7 @@ impl Lost {
 impl Row<'_> {
     /// Converts the row to a reading, which has no value if the value was not recorded.
     fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
-        let value = wire::decode_whole(data_type, self.value).ok();
+        let value = wire::decode_exact(data_type, self.value).ok();
         let quality = match value {
             Some(_) => self.quality,
             None => self.quality.without_value(),

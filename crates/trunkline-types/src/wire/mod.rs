@@ -12,7 +12,7 @@
 //! array                rank x varint length, then the elements, row-major, contiguous
 //! struct               its fields in order
 //! waveform             t0 i64, dt f64, varint count, samples,
-//!                      varint attribute count, (varint length, name, type tag, scalar)*, by name
+//!                      varint attribute count, (varint length, name, type tag, scalar)*, sorted by name
 //! ```
 //!
 //! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
@@ -23,7 +23,7 @@
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
-//! - [`encode_value`], [`decode_value`], [`decode_whole`], [`check_value`], [`encoded_len`]: values
+//! - [`encode_value`], [`decode_value`], [`decode_exact`], [`check_value`], [`encoded_len`]: values
 //!   of a known type.
 //! - [`encode_type`], [`encode_tagged`]: types, and values that carry their type.
 //! - [`encode_properties`]: the properties of a variable, as fields that can be skipped.
@@ -60,7 +60,7 @@ pub use definition::{decode_properties, encode_properties};
 pub use library::{VariablesDecoder, VariablesEncoder};
 pub use reader::{DecodeError, Reader, put_varint, put_zigzag, varint_len};
 pub use rows::{ROWS_MAX, decode_rows, encode_rows};
-pub use value::{decode_value, decode_whole, encode_value, encoded_len};
+pub use value::{decode_exact, decode_value, encode_value, encoded_len};
 
 /// Maximum number of bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -95,7 +95,7 @@ pub fn put_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 8 bytes of IEEE 754; every bit is preserved.
+/// Appends an IEEE 754 double (8 bytes); every bit is preserved.
 #[inline]
 pub fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());

@@ -138,7 +138,7 @@ pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, Dec
 /// # Errors
 /// Same as [`decode_value`]; [`DecodeError::Trailing`] if bytes follow the value.
 #[inline]
-pub fn decode_whole(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
+pub fn decode_exact(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     // Fast path without a reader for the most common types of measured values.
     match ty {
         DataType::F64 => {

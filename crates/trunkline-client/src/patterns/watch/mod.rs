@@ -201,7 +201,7 @@ impl Watches {
             // The watch was ended in the meantime.
             return Ok(is_complete);
         };
-        if listing == Listing::Anew {
+        if listing == Listing::Restarted {
             watch.list_anew();
         }
         for variable in appeared {

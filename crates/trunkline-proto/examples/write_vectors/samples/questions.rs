@@ -135,7 +135,7 @@ fn watch(samples: &mut Vec<Sample>) {
         },
     );
     add(samples, "appeared", "A name that is new", |out| {
-        let mut appeared = appeared(out, 0, 1005, Listing::Continues);
+        let mut appeared = appeared(out, 0, 1005, Listing::Unchanged);
         appeared.push(&name(
             1004,
             "plant/pump/on",
@@ -148,7 +148,7 @@ fn watch(samples: &mut Vec<Sample>) {
         samples,
         "appeared-anew",
         "The listing begins anew: the watch fell behind",
-        |out| appeared(out, 0, 40_960, Listing::Anew).finish(false),
+        |out| appeared(out, 0, 40_960, Listing::Restarted).finish(false),
     );
     add(samples, "vanished", "Two variables are no more", |out| {
         let head = VanishedHead {
