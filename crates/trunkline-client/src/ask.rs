@@ -11,7 +11,7 @@ use crate::variables::page::Page;
 /// The client's own requests, until `Requests` takes them over, and the order numbers of all
 /// requests.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct OwnRequests {
     pub(crate) list: Vec<(u64, OwnRequest, Place)>,
     /// The last order number assigned. Requests and writes share these numbers and are sent in
     /// their order.
@@ -26,7 +26,7 @@ pub(crate) enum Place {
     Last,
 }
 
-impl Asked {
+impl OwnRequests {
     pub(crate) fn next_order(&mut self) -> u64 {
         self.last_order += 1;
         self.last_order

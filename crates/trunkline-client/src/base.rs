@@ -1,6 +1,6 @@
 //! The state that every part of a client uses: options, connection and variables.
 
-use crate::ask::Asked;
+use crate::ask::OwnRequests;
 use crate::connection::Connection;
 use crate::options::ClientOptions;
 use crate::variables::Variables;
@@ -10,7 +10,7 @@ pub(crate) struct Base {
     pub(crate) options: ClientOptions,
     pub(crate) connection: Connection,
     pub(crate) variables: Variables,
-    pub(crate) asked: Asked,
+    pub(crate) own_requests: OwnRequests,
     /// Increases with every event that a program can wait for.
     pub(crate) changes: u64,
 }
@@ -21,7 +21,7 @@ impl Base {
             connection: Connection::new(&options),
             options,
             variables: Variables::default(),
-            asked: Asked::default(),
+            own_requests: OwnRequests::default(),
             changes: 0,
         }
     }

@@ -435,7 +435,7 @@ impl Receipt {
 
     /// Continues from the engine's totals, regardless of what arrived. A difference is therefore
     /// reported only once, and lost records do not occupy the window forever.
-    pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
+    pub(crate) fn adopt_totals(&mut self, records: u64, digest: u64) {
         (self.records, self.digest) = (records, digest);
         self.acked = self.acked.min(records);
     }
@@ -445,7 +445,7 @@ impl Receipt {
     }
 
     /// Schedules a grant for a remote subscription that has credit to return.
-    pub(crate) fn grant_due(&mut self, remote: u32) {
+    pub(crate) fn schedule_grant(&mut self, remote: u32) {
         if !self.grants.contains(&remote) {
             self.grants.push_back(remote);
         }

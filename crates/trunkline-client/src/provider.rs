@@ -138,7 +138,7 @@ impl ProviderRole {
     pub(crate) fn restore(&mut self, base: &mut Base) {
         self.retry_at = None;
         if let Some(name) = self.name.clone() {
-            base.asked.push(OwnRequest::Provide(Provide(name)));
+            base.own_requests.push(OwnRequest::Provide(Provide(name)));
         }
     }
 

@@ -320,7 +320,7 @@ impl Writes {
         base: &mut Base,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
-        let batch = base.asked.next_order();
+        let batch = base.own_requests.next_order();
         let place = |index| Some(Place { batch, index });
         let open = self.append(base, batch, writes, place, None)?;
         let mut outcomes = Vec::new();
@@ -339,7 +339,7 @@ impl Writes {
         writes: impl IntoIterator<Item = Write>,
         expires: Tick,
     ) -> Result<(), WriteError> {
-        let order = base.asked.next_order();
+        let order = base.own_requests.next_order();
         let count = self.append(base, order, writes, |_| None, Some(expires))?;
         self.queue(base, count);
         Ok(())

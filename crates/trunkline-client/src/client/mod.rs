@@ -332,7 +332,7 @@ impl ClientCore {
         page: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        let front = self.requests.front(&mut self.parts.base.asked);
+        let front = self.requests.front(&mut self.parts.base.own_requests);
         // Some requests wait for earlier writes, including writes that wait for credit.
         let has_earlier = |id| self.parts.writes.oldest().is_some_and(|order| order <= id);
         let request = front.filter(|id| !self.requests.waits_for_writes(*id) || !has_earlier(*id));

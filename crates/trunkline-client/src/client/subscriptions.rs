@@ -237,7 +237,7 @@ impl ClientCore {
         };
         let may_be_known = self.requests.end_watch(base, watch.0) && number != 0;
         if may_be_known && base.connection.is_open() {
-            base.asked.push(OwnRequest::Unwatch(Unwatch(number)));
+            base.own_requests.push(OwnRequest::Unwatch(Unwatch(number)));
             base.changes += 1;
         }
     }

@@ -312,7 +312,7 @@ impl ClientCore {
         let why = Why::new(name, true, Some(vec![step]));
         let request = self
             .requests
-            .push_for_program(&mut self.parts.base.asked, 1, why);
+            .push_for_program(&mut self.parts.base.own_requests, 1, why);
         self.requests.end_at_once(&mut self.parts, request.0);
         Ok(request)
     }

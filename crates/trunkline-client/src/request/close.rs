@@ -63,6 +63,6 @@ pub(crate) fn close_quietly(base: &mut Base, requests: &mut Requests, variables:
     let handles: Vec<u32> = closed.flatten().collect();
     if !handles.is_empty() && base.connection.is_open() {
         let page = Page::new(Vec::new());
-        requests.push(&mut base.asked, Close { handles, page });
+        requests.push(&mut base.own_requests, Close { handles, page });
     }
 }

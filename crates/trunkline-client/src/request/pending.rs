@@ -12,7 +12,7 @@ use super::{
     Answering, AnyAnswer, AnyRequest, Ending, Flush, Next, Prepared, Request, RequestId, Sending,
     close_quietly,
 };
-use crate::ask::{Asked, Place};
+use crate::ask::{OwnRequests, Place};
 use crate::base::Base;
 use crate::connection::Connection;
 use crate::error::{RequestError, malformed, wrong_answer};
@@ -126,8 +126,8 @@ impl Pending {
 
 impl Requests {
     /// Takes over the requests that the client has made by itself.
-    pub(super) fn take_over(&mut self, asked: &mut Asked) {
-        for (id, request, place) in asked.list.drain(..) {
+    pub(super) fn take_over(&mut self, own_requests: &mut OwnRequests) {
+        for (id, request, place) in own_requests.list.drain(..) {
             let mut pending = Pending::new(request.into());
             match place {
                 Place::Last => self.outbox.push_back(id),
@@ -143,13 +143,13 @@ impl Requests {
     }
 
     /// Adds a request whose answer is not for the program.
-    pub(super) fn push(&mut self, asked: &mut Asked, request: impl Into<AnyRequest>) {
-        self.insert(asked, Pending::new(request.into()));
+    pub(super) fn push(&mut self, own_requests: &mut OwnRequests, request: impl Into<AnyRequest>) {
+        self.insert(own_requests, Pending::new(request.into()));
     }
 
-    fn insert(&mut self, asked: &mut Asked, pending: Pending) -> u64 {
-        self.take_over(asked);
-        let id = asked.next_order();
+    fn insert(&mut self, own_requests: &mut OwnRequests, pending: Pending) -> u64 {
+        self.take_over(own_requests);
+        let id = own_requests.next_order();
         self.pending.insert(id, pending);
         self.outbox.push_back(id);
         id
@@ -165,8 +165,8 @@ impl Requests {
     }
 
     /// Returns the next request to send, if it can be sent.
-    pub(crate) fn front(&mut self, asked: &mut Asked) -> Option<u64> {
-        self.take_over(asked);
+    pub(crate) fn front(&mut self, own_requests: &mut OwnRequests) -> Option<u64> {
+        self.take_over(own_requests);
         let id = *self.outbox.front()?;
         let request = &self.get(id)?.request;
         let waits = request.uses_handles() && !self.are_handles_restored();
@@ -231,7 +231,7 @@ impl Requests {
 
     pub(crate) fn push_for_program<R: Into<AnyRequest>>(
         &mut self,
-        asked: &mut Asked,
+        own_requests: &mut OwnRequests,
         items: usize,
         request: R,
     ) -> RequestId<R> {
@@ -241,7 +241,7 @@ impl Requests {
             program_items: Some(items),
             ..Pending::new(request.into())
         };
-        RequestId(self.insert(asked, pending), PhantomData)
+        RequestId(self.insert(own_requests, pending), PhantomData)
     }
 
     fn keep(&mut self, id: u64, answer: AnyAnswer, items: usize) {
@@ -329,7 +329,7 @@ impl Requests {
         request: R,
     ) -> Result<RequestId<R>, RequestError> {
         self.check(base, items)?;
-        Ok(self.push_for_program(&mut base.asked, items, request))
+        Ok(self.push_for_program(&mut base.own_requests, items, request))
     }
 
     /// Ends a request that needs no answer from the engine.
@@ -480,7 +480,7 @@ impl Requests {
 
     /// Ends a watch. Returns true if the engine may have received the request for it.
     pub(crate) fn end_watch(&mut self, base: &mut Base, key: Key) -> bool {
-        self.take_over(&mut base.asked);
+        self.take_over(&mut base.own_requests);
         let of_it =
             |request: &AnyRequest| matches!(request, AnyRequest::Watch(watch) if watch.key == key);
         let Some(id) = self.find(of_it) else {
@@ -510,7 +510,7 @@ impl Requests {
     /// Prepares for the next connection. Requests that were sent and change the engine end as
     /// unknown.
     pub(crate) fn connection_lost(&mut self, parts: &mut Parts) {
-        parts.base.asked.list.clear();
+        parts.base.own_requests.list.clear();
         let (others, unknown) = self.disconnected();
         for (id, pending, fault) in unknown {
             self.answer(parts, id, pending, Some(fault));

@@ -2,7 +2,7 @@
 //!
 //! A different running digest in a keep-alive shows that a record was lost or altered on the way. A
 //! different digest in CHECK shows that an item's last update is wrong. The client names suspect
-//! items in COMPARE. The engine resends those that differ in REPAIRED; they replace the local
+//! items in COMPARE. In REPAIRED, the engine resends those that differ; they replace the local
 //! state, and are counted.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub(crate) struct Suspects(VecDeque<(u32, u32)>);
 /// Asks the engine for a check of all items, after the requests made so far.
 pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut Base) {
     if base.connection.has(Features::CONVERGENCE) && !remote.by_id.is_empty() {
-        base.asked.push(OwnRequest::CheckAll(CheckAll));
+        base.own_requests.push(OwnRequest::CheckAll(CheckAll));
     }
 }
 
@@ -47,12 +47,12 @@ pub(crate) fn compare_digest(
     let (records, digest) = (keepalive.records_received, keepalive.digest);
     let converges = connection.has(Features::CONVERGENCE);
     if converges && !connection.receipt.agrees(records, digest) {
-        connection.receipt.take_over(records, digest);
+        connection.receipt.adopt_totals(records, digest);
         connection.counters.diverged += 1;
         let counts_ends = connection.has(Features::ENDS);
         check_everything(remote, base);
         if counts_ends {
-            ask_again(remote, base);
+            resubscribe_all(remote, base);
         }
     }
 }
@@ -60,23 +60,23 @@ pub(crate) fn compare_digest(
 /// Subscribes every item again, because the lost record may have been the end of an item that the
 /// engine no longer has and will not mention again. Nothing changes for an item that is still
 /// subscribed.
-fn ask_again(remote: &mut RemoteSubscriptions, base: &mut Base) {
+fn resubscribe_all(remote: &mut RemoteSubscriptions, base: &mut Base) {
     for (id, remote) in &mut remote.by_id {
         if remote.closing || remote.pause != Pause::No {
             continue;
         }
         let live = remote.items().filter(|(_, item)| {
-            matches!(item.status, Status::Live) && !item.asked && item.handle.is_some()
+            matches!(item.status, Status::Live) && !item.request_pending && item.handle.is_some()
         });
         let items: Vec<u32> = live.map(|(index, _)| index).collect();
         if !items.is_empty() {
             remote.ask(&items);
             for index in &items {
                 if let Some(item) = remote.item_mut(*index) {
-                    item.asked_again = true;
+                    item.repeat_pending = true;
                 }
             }
-            base.asked
+            base.own_requests
                 .push(OwnRequest::Resume(Resume { remote: *id, items }));
         }
     }
@@ -103,12 +103,12 @@ impl Suspects {
         let mut items = Vec::new();
         while let Some((subscription, handle)) = self.0.pop_front() {
             let remote = remote.get(subscription);
-            if let Some(held) = remote.and_then(|remote| held(remote, handle, epoch)) {
+            if let Some(local) = remote.and_then(|remote| local_state(remote, handle, epoch)) {
                 items.push(CompareItem {
                     subscription,
                     handle,
-                    sequence: held.sequence,
-                    digest: held.digest,
+                    sequence: local.sequence,
+                    digest: local.digest,
                 });
             }
             if items.len() >= COMPARE_ITEMS_MAX || items.len() * ITEM_BYTES >= page {
@@ -139,15 +139,15 @@ pub(crate) fn handle_check(
             continue;
         };
         let handles = chunk.handles.iter();
-        let held = handles.map(|handle| held(remote, *handle, epoch));
-        let sum = held.reduce(|sum, held| Some(sum?.plus(held?)));
+        let local = handles.map(|handle| local_state(remote, *handle, epoch));
+        let sum = local.reduce(|sum, local| Some(sum?.plus(local?)));
         if sum.flatten().is_some_and(|sum| sum.digest == chunk.digest) {
             continue;
         }
         let known = chunk.handles.iter();
         let known = known.filter(|handle| live(remote, **handle).is_some());
         for handle in known {
-            // A queue longer than the number of items would contain only duplicates.
+            // A queue longer than the number of items would contain duplicates.
             if suspects.len() <= subscriptions.items {
                 suspects.push_back((chunk.subscription, *handle));
             }
@@ -186,11 +186,11 @@ fn repair(
     let Some(remote) = remote.get_mut(subscription) else {
         return Ok(());
     };
-    let Some(held) = held(remote, record.handle, Some(arrival.epoch)) else {
+    let Some(local) = local_state(remote, record.handle, Some(arrival.epoch)) else {
         return Ok(());
     };
     let remainder = remote.remainder();
-    let index = remote.of_handle(record.handle);
+    let index = remote.index_of_handle(record.handle);
     let Some(item) = index.and_then(|index| remote.item_mut(index)) else {
         return Ok(());
     };
@@ -198,8 +198,8 @@ fn repair(
     let value = record.value.map(|bytes| decode_exact(data_type, bytes));
     let value = value.transpose().map_err(|error| not_valid(&error))?;
     let received = arrival.receive(record, value, true);
-    let is_right = held.sequence == record.sequence
-        && held.digest == received.digest(record.handle)
+    let is_right = local.sequence == record.sequence
+        && local.digest == received.digest(record.handle)
         && item.copy.is_some();
     let bytes = record.value.map_or(0, <[u8]>::len);
     let has_room = |target: &Target| {
@@ -210,9 +210,12 @@ fn repair(
         return Ok(());
     }
     // Under `all`, updates that were sent and lost, including this one, have used credit.
-    let is_newer = received.position.sequence > held.sequence;
+    let is_newer = received.position.sequence > local.sequence;
     let lost = match is_newer && item.next == Next::Update {
-        true => item.account.untold(received.position).saturating_add(1),
+        true => item
+            .account
+            .unexplained(received.position)
+            .saturating_add(1),
         false => 0,
     };
     item.next = Next::Update;
@@ -238,7 +241,7 @@ fn repair(
         }
     }
     if remote.count_taken(u32::try_from(lost).unwrap_or(u32::MAX)) {
-        base.connection.receipt.grant_due(subscription);
+        base.connection.receipt.schedule_grant(subscription);
     }
     base.connection.counters.repaired += 1;
     base.changes += 1;
@@ -250,14 +253,14 @@ const ITEM_BYTES: usize = 16;
 
 /// The sequence and the digest of an item's last local update, or a sum of digests; 0 for none.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct LocalState {
     sequence: u64,
     digest: u64,
 }
 
-impl Held {
-    fn plus(self, other: Held) -> Held {
-        Held {
+impl LocalState {
+    fn plus(self, other: LocalState) -> LocalState {
+        LocalState {
             sequence: 0,
             digest: self.digest.wrapping_add(other.digest),
         }
@@ -265,13 +268,13 @@ impl Held {
 }
 
 /// Returns the local state of an item within the engine's epoch, or `None` if it is not subscribed.
-fn held(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
+fn local_state(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> Option<LocalState> {
     let item = live(remote, handle)?;
     let copy = item.copy.as_ref();
     // The copy survives a replacement of the engine, but the account starts again.
     let is_of_this_start = item.account.position().is_some();
     let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
-    Some(copy.map_or(Held::default(), |copy| Held {
+    Some(copy.map_or(LocalState::default(), |copy| LocalState {
         sequence: copy.position.sequence,
         digest: copy.digest(handle),
     }))

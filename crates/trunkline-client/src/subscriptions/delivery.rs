@@ -31,7 +31,7 @@ impl Subscriptions {
         let arrival = base.connection.arrival(now)?;
         let Base {
             connection,
-            asked,
+            own_requests,
             changes,
             ..
         } = base;
@@ -64,7 +64,7 @@ impl Subscriptions {
                     made_room += u32::from(room);
                 }
                 Fate::NoRoom => {
-                    asked.push(end_overrun(remote, subscriptions));
+                    own_requests.push(end_overrun(remote, subscriptions));
                 }
             }
             Ok(())
@@ -75,7 +75,7 @@ impl Subscriptions {
         if let Some(remote) = remote
             && remote.count_taken(made_room)
         {
-            connection.receipt.grant_due(remote.terms.subscription);
+            connection.receipt.schedule_grant(remote.terms.subscription);
         }
         result
     }
@@ -87,7 +87,7 @@ impl Subscriptions {
             let record = record?;
             let Some(remote) = &mut remote else { continue };
             let item = remote
-                .of_handle(record.handle)
+                .index_of_handle(record.handle)
                 .and_then(|index| remote.item_mut(index));
             if let Some(item) = item {
                 item.account.tell(&record);
@@ -114,7 +114,7 @@ impl Subscriptions {
             let Some(remote) = self.remote.get_mut(subscription) else {
                 continue;
             };
-            let index = remote.of_handle(record.handle);
+            let index = remote.index_of_handle(record.handle);
             if head.reason == EndReason::Overrun {
                 let item = index.and_then(|index| remote.item_mut(index));
                 if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
@@ -194,7 +194,7 @@ impl Subscriptions {
         let Some(item) = remote.item_mut(index) else {
             return;
         };
-        item.asked_again = false;
+        item.repeat_pending = false;
         let is_leaving = matches!(item.status, Status::Leaving);
         // The item was subscribed again because the report of its end may have been lost.
         let has_ended = result.is_err() && matches!(item.status, Status::Live);
@@ -320,7 +320,7 @@ fn update(
         sequence: record.sequence,
     };
     let lost = match terms.is_all && !is_first {
-        true => u32::try_from(item.account.untold(position)).unwrap_or(u32::MAX),
+        true => u32::try_from(item.account.unexplained(position)).unwrap_or(u32::MAX),
         false => 0,
     };
     // This is the only place where the sequence of a record replaces the item's last one.

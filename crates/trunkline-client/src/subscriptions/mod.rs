@@ -125,7 +125,7 @@ impl Subscriptions {
             return;
         };
         if remote.count_taken(credits) {
-            base.connection.receipt.grant_due(remote_id);
+            base.connection.receipt.schedule_grant(remote_id);
         }
         let resumes = match remote.pause {
             Pause::No => false,

@@ -75,7 +75,9 @@ impl Subscriptions {
                 continue;
             };
             remote.outstanding = 0;
-            remote.items_mut().for_each(|(_, item)| item.not_asked());
+            remote
+                .items_mut()
+                .for_each(|(_, item)| item.request_ended());
             remote.begin_life();
             let leaving: Vec<u32> = remote
                 .items()
@@ -128,7 +130,7 @@ impl Subscriptions {
         };
         if same_epoch || !opened_alone.is_empty() {
             let restore = Restore(Page::new(opened_alone));
-            base.asked.push_first(OwnRequest::Restore(restore));
+            base.own_requests.push_first(OwnRequest::Restore(restore));
         }
         for (id, items) in by_name {
             self.open_items(base, id, items, true);
@@ -185,7 +187,7 @@ impl Subscriptions {
         };
         let (mut by_handle, mut by_name, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for (index, item) in remote.items() {
-            if item.asked || !matches!(item.status, Status::Opening) {
+            if item.request_pending || !matches!(item.status, Status::Opening) {
                 continue;
             }
             let Some(variable) = base.variables.get(item.variable) else {
@@ -212,7 +214,7 @@ impl Subscriptions {
         }
         if !items.is_empty() {
             remote.ask(&items);
-            base.asked.push(OwnRequest::Resume(Resume {
+            base.own_requests.push(OwnRequest::Resume(Resume {
                 remote: remote_id,
                 items,
             }));
@@ -239,7 +241,7 @@ impl Subscriptions {
             let Some(item) = self.remote.item_mut(remote_id, *index) else {
                 continue;
             };
-            item.not_asked();
+            item.request_ended();
             match item.status {
                 Status::Opening => {
                     fail_item(&mut self.list, item, fault.clone());
@@ -264,7 +266,7 @@ impl Subscriptions {
             handles.clear();
         }
         if is_over || !handles.is_empty() {
-            base.asked.push(OwnRequest::Unsubscribe(Unsubscribe {
+            base.own_requests.push(OwnRequest::Unsubscribe(Unsubscribe {
                 remote: remote_id,
                 handles,
             }));

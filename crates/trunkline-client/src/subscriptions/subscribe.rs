@@ -237,7 +237,7 @@ impl Subscriptions {
         if let Some(handle) = handle
             && base.connection.is_open()
         {
-            base.asked.push(OwnRequest::Unsubscribe(Unsubscribe {
+            base.own_requests.push(OwnRequest::Unsubscribe(Unsubscribe {
                 remote: remote_id,
                 handles: vec![handle],
             }));
@@ -265,7 +265,7 @@ impl Subscriptions {
         if !remote_item.targets.is_empty() {
             return None;
         }
-        if remote_item.asked {
+        if remote_item.request_pending {
             remote_item.status = Status::Leaving;
             return None;
         }
@@ -292,8 +292,8 @@ impl Subscriptions {
         let remote = remote_id;
         let request = OwnRequest::OpenItems(OpenItems { remote, items });
         match restoring {
-            true => base.asked.push_first(request),
-            false => base.asked.push(request),
+            true => base.own_requests.push_first(request),
+            false => base.own_requests.push(request),
         }
     }
 
@@ -331,7 +331,7 @@ impl Subscriptions {
             remote.begin_life();
         }
         if connected && was_live {
-            base.asked.push(OwnRequest::Unsubscribe(Unsubscribe {
+            base.own_requests.push(OwnRequest::Unsubscribe(Unsubscribe {
                 remote: remote_id,
                 handles,
             }));

@@ -54,7 +54,7 @@ fn latest_keeps_the_newest_value_and_counts_what_it_replaced() {
         }
     );
     assert!(
-        readings[0].lost.is_none(),
+        readings[0].lost.nothing_lost(),
         "to coalesce is what the contract says"
     );
     let ledger = rig.client.ledger(id).unwrap();

@@ -154,7 +154,7 @@ impl Watches {
             watch.number = number;
             let pattern = Arc::clone(&watch.pattern);
             self.by_number.insert(number, key);
-            base.asked.push(OwnRequest::Watch(ask::Watch {
+            base.own_requests.push(OwnRequest::Watch(ask::Watch {
                 key,
                 number,
                 pattern,
@@ -221,7 +221,7 @@ impl Watches {
             watch.fail(Fault::new(FaultCode::LimitReached, sentence));
             watch.number = 0;
             self.by_number.remove(&number);
-            base.asked.push(OwnRequest::Unwatch(Unwatch(number)));
+            base.own_requests.push(OwnRequest::Unwatch(Unwatch(number)));
         }
         Ok(is_complete)
     }

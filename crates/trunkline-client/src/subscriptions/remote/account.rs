@@ -131,7 +131,7 @@ impl Account {
     /// Returns the number of updates between the last one and this one that no report accounts for.
     /// Under a contract that delivers or reports every update, these were sent and lost.
     #[inline]
-    pub(crate) fn untold(&self, position: Position) -> u64 {
+    pub(crate) fn unexplained(&self, position: Position) -> u64 {
         let Some(before) = self.position.filter(|at| at.epoch == position.epoch) else {
             return 0;
         };
@@ -266,19 +266,19 @@ mod tests {
     #[test]
     fn unreported_gaps_are_counted_within_an_epoch() {
         let mut sut = Account::default();
-        assert_eq!(sut.untold(at(17)), 0, "nothing is known before it");
+        assert_eq!(sut.unexplained(at(17)), 0, "nothing is known before it");
         sut.lost_at(at(17), Remainder::Unknown);
-        assert_eq!(sut.untold(at(18)), 0);
-        assert_eq!(sut.untold(at(17)), 0, "again");
-        assert_eq!(sut.untold(at(24)), 6);
+        assert_eq!(sut.unexplained(at(18)), 0);
+        assert_eq!(sut.unexplained(at(17)), 0, "again");
+        assert_eq!(sut.unexplained(at(24)), 6);
         sut.tell(&lost(2, 3));
-        assert_eq!(sut.untold(at(24)), 1);
-        assert_eq!(sut.untold(at(20)), 0);
+        assert_eq!(sut.unexplained(at(24)), 1);
+        assert_eq!(sut.unexplained(at(20)), 0);
         let other = Position {
             epoch: 2,
             sequence: 30,
         };
-        assert_eq!(sut.untold(other), 0);
+        assert_eq!(sut.unexplained(other), 0);
     }
 
     #[test]

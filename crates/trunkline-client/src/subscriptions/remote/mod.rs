@@ -77,10 +77,10 @@ pub(crate) struct RemoteItem {
     pub(crate) targets: Few<Target>,
     pub(crate) status: Status,
     /// True while the item is part of an unanswered request.
-    pub(crate) asked: bool,
+    pub(crate) request_pending: bool,
     /// True while a live item waits for the answer to a repeated subscription, made because the
     /// report of its end may have been lost.
-    pub(crate) asked_again: bool,
+    pub(crate) repeat_pending: bool,
     /// The handle under which it was last subscribed.
     pub(crate) handle: Option<u32>,
     pub(crate) data_type: Option<DataType>,
@@ -297,7 +297,7 @@ impl RemoteSubscription {
         self.outstanding += 1;
         for index in items {
             if let Some(item) = self.item_mut(*index) {
-                item.asked = true;
+                item.request_pending = true;
             }
         }
     }
@@ -329,13 +329,13 @@ impl RemoteSubscription {
 
     #[inline(always)]
     pub(crate) fn item_of(&mut self, handle: u32) -> Option<&mut RemoteItem> {
-        let index = self.of_handle(handle)?;
+        let index = self.index_of_handle(handle)?;
         self.item_mut(index)
     }
 
     /// Returns the index of the item that receives the updates of this handle.
     #[inline(always)]
-    pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
+    pub(crate) fn index_of_handle(&mut self, handle: u32) -> Option<u32> {
         let (near, index) = self.near;
         let guess = index.wrapping_add(handle.wrapping_sub(near));
         let item = self.items.get(guess as usize).and_then(Option::as_ref);
@@ -348,7 +348,7 @@ impl RemoteSubscription {
         Some(index)
     }
 
-    /// Same as [`of_handle`](Self::of_handle), but without `&mut self`.
+    /// Same as [`index_of_handle`](Self::index_of_handle), but without `&mut self`.
     pub(crate) fn item_by_handle(&self, handle: u32) -> Option<&RemoteItem> {
         self.item(*self.by_handle.get(&handle)?)
     }
@@ -400,8 +400,8 @@ impl RemoteItem {
             variable,
             targets: Few::None,
             status: Status::Opening,
-            asked: false,
-            asked_again: false,
+            request_pending: false,
+            repeat_pending: false,
             handle: None,
             data_type: None,
             max_age: None,
@@ -414,20 +414,20 @@ impl RemoteItem {
     }
 
     /// Records the end of the item's request, or of the connection.
-    pub(crate) fn not_asked(&mut self) {
-        (self.asked, self.asked_again) = (false, false);
+    pub(crate) fn request_ended(&mut self) {
+        (self.request_pending, self.repeat_pending) = (false, false);
     }
 
     /// Handles the engine's report that an overrun has ended the item. Returns true if the item
     /// waits for the outstanding answer to the request for the next life.
     pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
-        if std::mem::take(&mut self.asked_again) && matches!(self.status, Status::Live) {
+        if std::mem::take(&mut self.repeat_pending) && matches!(self.status, Status::Live) {
             self.account.tell_end(lost);
             self.status = Status::Opening;
             return true;
         }
         // An item that the client ended has already reported its end.
-        self.asked && matches!(self.status, Status::Opening)
+        self.request_pending && matches!(self.status, Status::Opening)
     }
 
     /// Remembers that a write of this client resulted in the update with this sequence.
@@ -473,7 +473,7 @@ impl RemoteItem {
     /// next request.
     pub(crate) fn may_retry(&self) -> bool {
         match &self.status {
-            _ if self.asked => false,
+            _ if self.request_pending => false,
             Status::Failed(fault) => is_temporary(fault.code),
             Status::Ended(reason) => *reason == EndReason::Gone,
             _ => false,
