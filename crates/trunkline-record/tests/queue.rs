@@ -55,7 +55,7 @@ fn file_has_regions_in_call_order_and_each_is_returned_once() {
         let mut sut = recording(disk.clone(), &ring, options(4));
         let mut from = 0;
         for _ in 0..30 {
-            while ring.reader.fill().unwrap()
+            while ring.reader.fill_level().unwrap()
                 < (2 * (ring.reader.lent() as i64 + 1) * BLOCK_ROWS) as u64
             {
                 sut.poll().unwrap();

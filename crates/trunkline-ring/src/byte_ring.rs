@@ -25,10 +25,10 @@ use crate::waits::Waits;
 pub struct RingHeader {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
-    /// Number of times that the consumer has announced that it waits, followed by the same number
-    /// for the producer.
-    consumer_waits: Padded<AtomicU64>,
-    producer_waits: Padded<AtomicU64>,
+    /// Number of times that the consumer has announced that it is waiting.
+    consumer_wait_count: Padded<AtomicU64>,
+    /// Number of times that the producer has announced that it is waiting.
+    producer_wait_count: Padded<AtomicU64>,
 }
 
 /// Memory of a byte ring, for one of its two ends.
@@ -270,7 +270,7 @@ impl ByteProducer {
         // SYNC POINT, pairs with the acquire load in `ByteConsumer::waiting`: the bytes are written
         // before the position.
         header.tail.0.store(self.tail, Ordering::Release);
-        let wake = self.waits.is_other_waiting(&header.consumer_waits.0);
+        let wake = self.waits.is_other_waiting(&header.consumer_wait_count.0);
         Ok(Moved { count, wake })
     }
 
@@ -278,7 +278,7 @@ impl ByteProducer {
     /// consumer's next step returns `wake`. Returns false if there is room again; the producer must
     /// not sleep then.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().producer_waits.0);
+        self.waits.say(&self.memory.header().producer_wait_count.0);
         Ok(self.room(1)? == 0)
     }
 
@@ -334,7 +334,7 @@ impl ByteConsumer {
         // SYNC POINT, pairs with the acquire load in `ByteProducer::room`: the bytes are copied out
         // before they are released.
         header.head.0.store(self.head, Ordering::Release);
-        let wake = self.waits.is_other_waiting(&header.producer_waits.0);
+        let wake = self.waits.is_other_waiting(&header.producer_wait_count.0);
         Ok(Moved { count, wake })
     }
 
@@ -347,7 +347,7 @@ impl ByteConsumer {
     /// producer's next step returns `wake`. Returns false if bytes have arrived; the consumer must
     /// not sleep then.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().consumer_waits.0);
+        self.waits.say(&self.memory.header().consumer_wait_count.0);
         Ok(self.waiting(1)? == 0)
     }
 

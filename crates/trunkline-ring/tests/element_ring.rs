@@ -88,7 +88,7 @@ fn capacity_is_in_elements_regardless_of_the_memory() {
         assert!(producer.push(&[round; 8], 1).unwrap());
     }
     assert!(consumer.has(40, 5).unwrap());
-    let at = consumer.read();
+    let at = consumer.read_position();
     let rest = joined(consumer.region_at(at, 40).unwrap());
     let expected: Vec<u8> = (95..100).flat_map(|n| [n; 8]).collect();
     assert_eq!(rest, expected);
@@ -131,7 +131,7 @@ fn frame_is_received_in_place_before_it_is_committed() {
     assert!(consumer.region_at(6, 7).is_none());
     consumer.release(2, 2);
     assert!(consumer.region_at(7, 1).is_none(), "given back");
-    assert_eq!(producer.read().unwrap(), 8);
+    assert_eq!(producer.read_position().unwrap(), 8);
 }
 
 #[test]
@@ -303,7 +303,7 @@ proptest! {
                     if what == 2 {
                         prop_assert!(consumer.pull(&mut bytes, 1).unwrap());
                     } else {
-                        bytes = joined(consumer.region_at(consumer.read(), length).unwrap());
+                        bytes = joined(consumer.region_at(consumer.read_position(), length).unwrap());
                         consumer.release(length as u64, 1);
                     }
                     prop_assert_eq!(&bytes, expected);
@@ -386,7 +386,7 @@ fn a_position_that_cannot_be_true_is_found() {
     assert!(consumer.pull(&mut [0; 8], 8).unwrap());
     memory.word(WRITTEN).store(19, Ordering::Relaxed);
     assert_eq!(consumer.has(20, 20), Err(Corrupt), "taken back");
-    assert_eq!(producer.read(), Ok(8));
+    assert_eq!(producer.read_position(), Ok(8));
     for nonsense in [7, 21, u64::MAX] {
         memory.word(READ).store(nonsense, Ordering::Relaxed);
         assert_eq!(producer.push(&[0; 9], 9), Err(Corrupt), "{nonsense}");

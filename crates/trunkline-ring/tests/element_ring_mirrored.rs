@@ -84,7 +84,7 @@ fn every_region_is_contiguous_and_aligned() {
         }
         producer.commit(len as u64, count as u64);
         assert!(consumer.has(len as u64, count as u64).unwrap());
-        let [bytes, rest] = consumer.region_at(consumer.read(), len).unwrap();
+        let [bytes, rest] = consumer.region_at(consumer.read_position(), len).unwrap();
         assert_eq!((bytes.len(), rest.len()), (len, 0));
         for element in bytes.chunks_exact(24) {
             assert_eq!(element[16..], number.to_le_bytes());

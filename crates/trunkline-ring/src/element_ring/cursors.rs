@@ -199,7 +199,9 @@ impl ElementCursor {
     /// already bytes after `position`.
     pub fn wait_behind(&mut self, position: u64) -> Result<bool, Corrupt> {
         let mut table = self.ring.table();
-        table.waits.say(&self.ring.memory.header().consumer_waits.0);
+        table
+            .waits
+            .say(&self.ring.memory.header().consumer_wait_count.0);
         drop(table);
         Ok(self.written()? <= position)
     }
@@ -274,6 +276,6 @@ pub fn element_ring_of_many(
     shape: RingShape,
     start: RingStart,
 ) -> (super::ElementProducer, ElementCursors) {
-    let (for_producer, for_cursors) = super::memory::plain(shape, start);
+    let (for_producer, for_cursors) = super::memory::private_memory(shape, start);
     (for_producer.producer(), for_cursors.cursors())
 }

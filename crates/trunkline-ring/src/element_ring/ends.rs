@@ -140,7 +140,7 @@ impl ElementProducer {
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         self.waits
-            .is_other_waiting(&self.memory.header().consumer_waits.0)
+            .is_other_waiting(&self.memory.header().consumer_wait_count.0)
     }
 
     /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
@@ -148,19 +148,20 @@ impl ElementProducer {
     /// consumer must check again some time after it announced that it waits.
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
-        self.waits.glance(&self.memory.header().consumer_waits.0)
+        self.waits
+            .glance(&self.memory.header().consumer_wait_count.0)
     }
 
     /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
     /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
     /// returns true. Returns false if they fit after all; the producer must not sleep then.
     pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().producer_waits.0);
+        self.waits.say(&self.memory.header().producer_wait_count.0);
         Ok(!self.has_room(bytes, elements)?)
     }
 
     /// Returns the position before which the consumer has released everything.
-    pub fn read(&mut self) -> Result<u64, Corrupt> {
+    pub fn read_position(&mut self) -> Result<u64, Corrupt> {
         self.check()?;
         Ok(self.read_seen.position)
     }
@@ -286,7 +287,7 @@ impl ElementConsumer {
 
     /// Returns the position before which everything was released.
     #[inline]
-    pub fn read(&self) -> u64 {
+    pub fn read_position(&self) -> u64 {
         self.read.position
     }
 
@@ -380,7 +381,7 @@ impl ElementConsumer {
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         self.waits
-            .is_other_waiting(&self.memory.header().producer_waits.0)
+            .is_other_waiting(&self.memory.header().producer_wait_count.0)
     }
 
     /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
@@ -388,7 +389,8 @@ impl ElementConsumer {
     /// producer must check again some time after it announced that it waits.
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
-        self.waits.glance(&self.memory.header().producer_waits.0)
+        self.waits
+            .glance(&self.memory.header().producer_wait_count.0)
     }
 
     /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
@@ -396,7 +398,7 @@ impl ElementConsumer {
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
     /// arrived; the consumer must not sleep then.
     pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
-        self.waits.say(&self.memory.header().consumer_waits.0);
+        self.waits.say(&self.memory.header().consumer_wait_count.0);
         Ok(!self.has(bytes, elements)?)
     }
 

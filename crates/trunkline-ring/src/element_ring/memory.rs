@@ -14,19 +14,19 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ElementHeader {
-    pub(super) written: Padded<Place>,
-    pub(super) read: Padded<Place>,
-    /// Number of times that the consumer has announced that it waits, followed by the same number
-    /// for the producer.
-    pub(super) consumer_waits: Padded<AtomicU64>,
-    pub(super) producer_waits: Padded<AtomicU64>,
+    pub(super) written: Padded<Progress>,
+    pub(super) read: Padded<Progress>,
+    /// Number of times that the consumer has announced that it is waiting.
+    pub(super) consumer_wait_count: Padded<AtomicU64>,
+    /// Number of times that the producer has announced that it is waiting.
+    pub(super) producer_wait_count: Padded<AtomicU64>,
 }
 
 /// The progress of an end. Each of the two numbers only grows, and each can be used by itself: no
 /// code needs values of both at the same instant.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Place {
+pub(super) struct Progress {
     pub(super) position: AtomicU64,
     /// Element count; 0 if all elements have the same size.
     pub(super) elements: AtomicU64,
@@ -49,7 +49,7 @@ unsafe impl Send for ElementMemory {}
 #[cfg(not(loom))]
 type Owner = Arc<dyn Any + Send + Sync>;
 #[cfg(loom)]
-type Owner = Arc<Plain>;
+type Owner = Arc<PrivateMemory>;
 
 impl ElementMemory {
     /// Uses memory that the caller provides, such as a mapping that two programs share.
@@ -57,15 +57,16 @@ impl ElementMemory {
     /// If the memory `is_mirrored`, the same bytes follow a second time.
     ///
     /// # Panics
-    /// `ring_bytes` is less than the number that the shape requires.
+    /// If `ring_bytes` is less than the shape requires.
     ///
     /// # Safety
-    /// `header`, and `ring_bytes` at `bytes` (twice that when mirrored), are initialised, valid for
-    /// reads and writes, and aligned for the elements and for their use in place, for as long as
-    /// `owner` lives; header and bytes do not overlap. In this program nothing else touches the
-    /// bytes except one other end of the opposite kind made from the same memory. Another program
-    /// may change any of it at any time: the header is checked. A byte that it changes out of turn
-    /// is just another byte, so every byte must be a valid value for code that uses it in place.
+    /// The header and the `ring_bytes` bytes at `bytes` (twice as many if mirrored) are
+    /// initialised, and valid for reads and writes for as long as `owner` lives. They do not
+    /// overlap. `header` is aligned for an [`ElementHeader`]; `bytes` is aligned for the type as
+    /// which the elements are used in place. In this program nothing else accesses the bytes except
+    /// one other end of the opposite kind made from the same memory. Another program may change
+    /// header and bytes at any time: the ends check the header, and code that uses the bytes in
+    /// place must accept every bit pattern.
     #[cfg(not(loom))]
     pub unsafe fn from_raw(
         header: NonNull<ElementHeader>,
@@ -77,7 +78,7 @@ impl ElementMemory {
     ) -> Self {
         assert!(
             ring_bytes >= shape.bytes_max(),
-            "the memory of a ring holds what may lie in it: {} bytes, not {ring_bytes}",
+            "the memory of this ring must be at least {} bytes, but is {ring_bytes}",
             shape.bytes_max()
         );
         Self {
@@ -99,7 +100,7 @@ impl ElementMemory {
         self
     }
 
-    /// Sets the memory's beginning to the start of this end. The creator calls this before any
+    /// Writes the start position of this end to the header. The creator calls this before any
     /// other code has access to the memory. A ring that begins at 0 does not need it.
     pub fn initialise(&self) {
         for place in [&self.header().written, &self.header().read] {
@@ -123,8 +124,8 @@ impl ElementMemory {
 
     #[inline]
     pub(super) fn header(&self) -> &ElementHeader {
-        // SAFETY: valid for as long as the owner lives, and `self` keeps the owner; consists of
-        // atomics.
+        // SAFETY: valid for as long as the owner lives, and `self` keeps the owner alive;
+        // consists of atomics.
         unsafe { self.header.as_ref() }
     }
 
@@ -136,14 +137,14 @@ impl ElementMemory {
 
 /// Creates a ring in private memory that is not mirrored.
 pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, ElementConsumer) {
-    let (for_producer, for_consumer) = plain(shape, start);
+    let (for_producer, for_consumer) = private_memory(shape, start);
     (for_producer.producer(), for_consumer.consumer())
 }
 
 /// Returns the same memory for both ends.
-pub(crate) fn plain(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
-    let owner = Arc::new(Plain::new(shape.bytes_max()));
-    let memory = |owner: &Arc<Plain>| ElementMemory {
+pub(crate) fn private_memory(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
+    let owner = Arc::new(PrivateMemory::new(shape.bytes_max()));
+    let memory = |owner: &Arc<PrivateMemory>| ElementMemory {
         header: NonNull::from(&owner.header),
         bytes: owner.bytes(),
         shape,
@@ -162,8 +163,8 @@ struct Line(
     #[allow(dead_code, reason = "reached through a pointer")] std::cell::UnsafeCell<[u8; 64]>,
 );
 
-/// Memory of this program alone.
-struct Plain {
+/// Memory that only this program uses.
+struct PrivateMemory {
     header: ElementHeader,
     #[cfg(not(loom))]
     lines: Box<[Line]>,
@@ -175,13 +176,13 @@ struct Plain {
 
 // SAFETY: the header consists of atomics; the lines are reached only through an end.
 #[cfg(not(loom))]
-unsafe impl Send for Plain {}
+unsafe impl Send for PrivateMemory {}
 // SAFETY: as above.
 #[cfg(not(loom))]
-unsafe impl Sync for Plain {}
+unsafe impl Sync for PrivateMemory {}
 
 #[cfg(not(loom))]
-impl Plain {
+impl PrivateMemory {
     fn new(len: usize) -> Self {
         // Writes each line, instead of allocating zeroed memory, in order to touch every page.
         let lines = (0..len.div_ceil(64)).map(|_| Line(std::cell::UnsafeCell::new([0; 64])));
@@ -204,7 +205,7 @@ impl Plain {
 }
 
 #[cfg(loom)]
-impl Plain {
+impl PrivateMemory {
     fn new(len: usize) -> Self {
         Self {
             header: ElementHeader::default(),

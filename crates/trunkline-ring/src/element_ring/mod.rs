@@ -32,7 +32,7 @@ pub use self::cursors::{ElementCursor, ElementCursors, element_ring_of_many};
 pub use self::ends::{ElementConsumer, ElementProducer};
 pub use self::fills::SharedFills;
 #[cfg(loom)]
-pub(crate) use self::memory::plain;
+pub(crate) use self::memory::private_memory;
 pub use self::memory::{ElementHeader, ElementMemory, element_ring};
 pub use self::observer::ElementObserver;
 pub use self::shape::{RingShape, RingStart};

@@ -1,6 +1,6 @@
 //! An observer of a ring.
 
-use super::memory::{ElementMemory, Place};
+use super::memory::{ElementMemory, Progress};
 use super::shape::{RingShape, RingStart};
 use crate::byte_ring::Corrupt;
 use crate::padded::Padded;
@@ -35,7 +35,7 @@ impl ElementObserver {
     pub fn positions(&mut self) -> Result<(RingStart, RingStart), Corrupt> {
         let shape = self.memory.shape;
         let header = self.memory.header();
-        let see = |place: &Padded<Place>| {
+        let see = |place: &Padded<Progress>| {
             // Load the count before the position: the counted elements lie before the position.
             let elements = place.0.elements.load(Ordering::Acquire);
             let position = place.0.position.load(Ordering::Acquire);

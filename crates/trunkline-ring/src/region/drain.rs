@@ -58,7 +58,7 @@ impl RegionDrain {
 
     /// Returns the number of underruns: the number of times that elements began to be missing.
     pub fn underruns(&self) -> u64 {
-        self.losses.losses().times()
+        self.losses.losses().overflow_count()
     }
 }
 

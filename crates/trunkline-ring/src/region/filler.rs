@@ -1,4 +1,4 @@
-//! The end for a device that is recorded.
+//! The end of the ring for a device that is being recorded.
 
 use super::losses::LossCounter;
 use super::parts::{Losses, Parts};
@@ -46,13 +46,13 @@ impl RegionFiller {
 
     /// Returns the number of overflows: the number of times that elements began to be lost.
     pub fn overflows(&self) -> u64 {
-        self.losses.losses().times()
+        self.losses.losses().overflow_count()
     }
 
     /// Returns the number of contiguous elements for which there is room now, at most up to the end
     /// of the memory.
     pub fn room(&mut self) -> Result<u64, Corrupt> {
-        if !self.counter.may_go_on(self.losses.losses())? {
+        if !self.counter.can_resume(self.losses.losses())? {
             return Ok(0);
         }
         let (_, room) = self.producer.room()?;
@@ -61,9 +61,9 @@ impl RegionFiller {
     }
 
     /// Returns the memory of the next elements, to be filled in place. It is shorter than requested
-    /// if the memory ends or the ring is nearly full, and empty if the ring is full. Nothing is
-    /// published before [`commit`](Self::commit), and nothing counts as lost before
-    /// [`lose`](Self::lose).
+    /// if the end of the memory comes first or the ring is nearly full, and empty if the ring is
+    /// full. Nothing is published before [`commit`](Self::commit), and nothing counts as lost
+    /// before [`lose`](Self::lose).
     #[cfg(not(loom))]
     pub fn next(&mut self, elements: u64) -> Result<&mut [u8], Corrupt> {
         let count = self.room()?.min(elements);
@@ -78,14 +78,14 @@ impl RegionFiller {
     /// Publishes the next `elements`, which were filled in place.
     ///
     /// # Panics
-    /// There is not enough room. This is a programming error, because the elements could not have
-    /// been filled.
+    /// If there is not enough room. This is a programming error, because the elements could not
+    /// have been filled.
     pub fn commit(&mut self, elements: u64) {
         if elements == 0 {
             return;
         }
         let losses = self.losses.losses();
-        self.counter.write_down(losses, self.producer.written());
+        self.counter.record_gap(losses, self.producer.written());
         let bytes = elements.saturating_mul(self.element_bytes() as u64);
         self.producer.commit(bytes, elements);
     }
@@ -107,7 +107,7 @@ impl RegionFiller {
                 self.lose(all - done);
                 break;
             }
-            // Do not overflow, because both are within `bytes`.
+            // Neither can overflow, because both are within `bytes`.
             let (from, to) = (done as usize * size, (done + count) as usize * size);
             let piece = bytes.get(from..to).unwrap_or_default();
             self.producer.write_at(self.producer.written(), piece);
@@ -117,7 +117,8 @@ impl RegionFiller {
         Ok(done)
     }
 
-    /// Returns true if the reader waits for new elements and must be woken. Costs a full fence.
+    /// Returns true if the reader is waiting for new elements and must be woken. Costs a full
+    /// fence.
     pub fn must_wake(&mut self) -> bool {
         self.producer.must_wake()
     }

@@ -9,7 +9,7 @@ pub(super) trait Advance {
 
 /// The state of a lent region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum LoanStatus {
     Lent,
     Done,
     /// Dropped without having been filled.
@@ -20,37 +20,37 @@ pub(super) enum Fate {
 struct Loan {
     bytes: u64,
     elements: u64,
-    fate: Fate,
+    status: LoanStatus,
 }
 
 /// The lent regions of one end.
 #[derive(Debug)]
 pub(super) struct Loans<E> {
-    pub(super) end: E,
+    pub(super) ring_end: E,
     loans: Box<[Loan]>,
     /// Number of the oldest lent region, followed by the number of the next region.
     oldest: u64,
     next: u64,
     /// Number of bytes that are lent or have been returned but wait for older regions.
-    ahead: u64,
+    lent_bytes: u64,
     is_abandoned: bool,
 }
 
 impl<E: Advance> Loans<E> {
     /// Creates an account that lends at most `limit` regions at a time; a limit of 0 is treated as
     /// 1.
-    pub(super) fn new(end: E, limit: usize) -> Self {
+    pub(super) fn new(ring_end: E, limit: usize) -> Self {
         let none = Loan {
             bytes: 0,
             elements: 0,
-            fate: Fate::Done,
+            status: LoanStatus::Done,
         };
         Self {
-            end,
+            ring_end,
             loans: vec![none; limit.max(1)].into(),
             oldest: 0,
             next: 0,
-            ahead: 0,
+            lent_bytes: 0,
             is_abandoned: false,
         }
     }
@@ -66,8 +66,8 @@ impl<E: Advance> Loans<E> {
     }
 
     /// Returns the number of bytes between the end's position and the next region.
-    pub(super) fn ahead(&self) -> u64 {
-        self.ahead
+    pub(super) fn lent_bytes(&self) -> u64 {
+        self.lent_bytes
     }
 
     /// Returns true if a region was dropped unfinished.
@@ -84,25 +84,25 @@ impl<E: Advance> Loans<E> {
         *self.loan(number) = Loan {
             bytes,
             elements,
-            fate: Fate::Lent,
+            status: LoanStatus::Lent,
         };
         self.next += 1;
-        self.ahead += bytes;
+        self.lent_bytes += bytes;
         Some(number)
     }
 
     /// Takes a region back. Must be called once for each region.
-    pub(super) fn take_back(&mut self, number: u64, fate: Fate) {
+    pub(super) fn take_back(&mut self, number: u64, status: LoanStatus) {
         debug_assert!((self.oldest..self.next).contains(&number));
-        self.loan(number).fate = fate;
-        self.is_abandoned |= fate == Fate::Abandoned;
+        self.loan(number).status = status;
+        self.is_abandoned |= status == LoanStatus::Abandoned;
         while self.oldest < self.next {
             let loan = *self.loan(self.oldest);
-            if loan.fate != Fate::Done {
+            if loan.status != LoanStatus::Done {
                 break;
             }
-            self.end.advance(loan.bytes, loan.elements);
-            self.ahead -= loan.bytes;
+            self.ring_end.advance(loan.bytes, loan.elements);
+            self.lent_bytes -= loan.bytes;
             self.oldest += 1;
         }
     }

@@ -50,7 +50,7 @@ impl LossHeader {
     }
 
     /// Number of times that a loss began.
-    pub(super) fn times(&self) -> u64 {
+    pub(super) fn overflow_count(&self) -> u64 {
         self.device.times.load(Ordering::Relaxed)
     }
 
@@ -93,7 +93,7 @@ impl LossCounter {
     }
 
     /// Returns true if elements may enter the ring again: no gap is open, or it can be recorded.
-    pub(super) fn may_go_on(&mut self, header: &LossHeader) -> Result<bool, Corrupt> {
+    pub(super) fn can_resume(&mut self, header: &LossHeader) -> Result<bool, Corrupt> {
         if self.open == 0 || self.gaps - self.passed_seen < GAPS_MAX as u64 {
             return Ok(true);
         }
@@ -108,8 +108,8 @@ impl LossCounter {
     }
 
     /// Records the open gap, if any. The first element after it is at `position`. Call this before
-    /// publishing that element, and only after [`may_go_on`](Self::may_go_on).
-    pub(super) fn write_down(&mut self, header: &LossHeader, position: u64) {
+    /// publishing that element, and only after [`can_resume`](Self::can_resume).
+    pub(super) fn record_gap(&mut self, header: &LossHeader, position: u64) {
         if self.open == 0 {
             return;
         }
@@ -133,7 +133,7 @@ impl LossReader {
     /// Loads the number of recorded gaps. It covers all gaps before any position that was read from
     /// the ring before this call.
     pub(super) fn load(&mut self, header: &LossHeader) -> Result<(), Corrupt> {
-        // SYNC POINT, pairs with the release store in `LossCounter::write_down`.
+        // SYNC POINT, pairs with the release store in `LossCounter::record_gap`.
         let written = header.device.gaps.load(Ordering::Acquire);
         if !(self.written_seen..=self.passed + GAPS_MAX as u64).contains(&written) {
             return Err(Corrupt);
@@ -165,7 +165,7 @@ impl LossReader {
     /// Marks the next gap as passed.
     pub(super) fn pass(&mut self, header: &LossHeader) {
         self.passed += 1;
-        // SYNC POINT, pairs with the acquire load in `LossCounter::may_go_on`.
+        // SYNC POINT, pairs with the acquire load in `LossCounter::can_resume`.
         header.gaps_passed.store(self.passed, Ordering::Release);
     }
 }

@@ -91,7 +91,7 @@ pub fn region_ring_to_play(
 
 #[cfg(loom)]
 fn unmapped(shape: RingShape) -> (Parts, Parts) {
-    let (one, other) = element_ring::plain(shape, RingStart::default());
+    let (one, other) = element_ring::private_memory(shape, RingStart::default());
     let losses = Arc::new(HeapLosses::default());
     let parts = |memory| Parts {
         memory,

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use super::NoRegion;
-use super::loans::{Advance, Fate, Loans};
+use super::loans::{Advance, LoanStatus, Loans};
 use super::losses::LossReader;
 use super::parts::{Lender, Parts};
 use crate::byte_ring::Corrupt;
@@ -13,7 +13,8 @@ use crate::sync::Arc;
 
 /// The reader, which lends its elements in regions.
 ///
-/// Lending and taking back hold a lock for a few instructions; the device never takes it.
+/// Lending a region and taking it back hold a lock for a few instructions; the device never takes
+/// that lock.
 pub struct RegionReader {
     lender: Arc<ReadLender>,
 }
@@ -25,10 +26,10 @@ pub struct ReadRegion {
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Position of its first byte since the beginning.
+    /// Position of its first byte, counted from the beginning of the ring.
     from: u64,
     lost_before: u64,
-    number: u64,
+    loan_number: u64,
 }
 
 // SAFETY: the bytes are only read, and nothing writes them before the region is given back; the
@@ -39,9 +40,9 @@ unsafe impl Send for ReadRegion {}
 #[cfg(not(loom))]
 unsafe impl Sync for ReadRegion {}
 
-type ReadLender = Lender<Lent>;
+type ReadLender = Lender<LoanState>;
 
-struct Lent {
+struct LoanState {
     loans: Loans<ElementConsumer>,
     gaps: LossReader,
 }
@@ -56,7 +57,7 @@ impl RegionReader {
     pub(super) fn new(parts: Parts, lent_max: usize) -> Self {
         let consumer = parts.memory.consumer();
         let shape = consumer.shape();
-        let lent = Lent {
+        let lent = LoanState {
             loans: Loans::new(consumer, lent_max),
             gaps: LossReader::default(),
         };
@@ -79,8 +80,8 @@ impl RegionReader {
         ReadLender::lend(&self.lender, elements, elements)
     }
 
-    /// Like [`acquire`](Self::acquire), but lends fewer elements if no more are available now, such
-    /// as the last elements of a recording.
+    /// Like [`acquire`](Self::acquire), but lends fewer elements if no more are available now,
+    /// for example at the end of a recording.
     pub fn acquire_available(&mut self, elements_max: u64) -> Result<ReadRegion, NoRegion> {
         ReadLender::lend(&self.lender, 1, elements_max.max(1))
     }
@@ -97,12 +98,12 @@ impl RegionReader {
 
     /// Returns the number of times that the device began to lose elements.
     pub fn overflows(&self) -> u64 {
-        self.lender.losses.losses().times()
+        self.lender.losses.losses().overflow_count()
     }
 
     /// Returns the fill level: the number of elements in the ring, including lent elements.
-    pub fn fill(&mut self) -> Result<u64, Corrupt> {
-        Ok(self.lender.lock().loans.end.available()?.1)
+    pub fn fill_level(&mut self) -> Result<u64, Corrupt> {
+        Ok(self.lender.lock().loans.ring_end.available()?.1)
     }
 
     /// Announces that the reader is about to sleep because `elements` are not available to be lent.
@@ -113,9 +114,9 @@ impl RegionReader {
         let size = self.lender.element_bytes() as u64;
         let bytes = lent
             .loans
-            .ahead()
+            .lent_bytes()
             .saturating_add(elements.saturating_mul(size));
-        lent.loans.end.wait_for(bytes, bytes / size)
+        lent.loans.ring_end.wait_for(bytes, bytes / size)
     }
 }
 
@@ -124,13 +125,13 @@ impl ReadLender {
         let size = lender.element_bytes() as u64;
         let losses = lender.losses.losses();
         let mut guard = lender.lock();
-        let Lent { loans, gaps } = &mut *guard;
+        let LoanState { loans, gaps } = &mut *guard;
         let limit = loans.limit();
         if loans.lent() == limit {
             return Err(NoRegion::AllLent { limit });
         }
-        let from = loans.end.read() + loans.ahead();
-        let there = (loans.end.written()? - from) / size;
+        let from = loans.ring_end.read_position() + loans.lent_bytes();
+        let there = (loans.ring_end.written()? - from) / size;
         if there == 0 {
             return Err(NoRegion::NotYet { available: 0 });
         }
@@ -158,12 +159,12 @@ impl ReadLender {
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
-            let pieces = loans.end.region_at(from, bytes);
+            let pieces = loans.ring_end.region_at(from, bytes);
             let [piece, _] = pieces.ok_or(NoRegion::Corrupt)?;
             NonNull::from(piece).cast()
         };
-        let number = loans.lend(bytes as u64, elements);
-        let number = number.ok_or(NoRegion::AllLent { limit })?;
+        let loan_number = loans.lend(bytes as u64, elements);
+        let loan_number = loan_number.ok_or(NoRegion::AllLent { limit })?;
         if ahead == 1 {
             gaps.pass(losses);
         }
@@ -175,7 +176,7 @@ impl ReadLender {
             bytes,
             from,
             lost_before,
-            number,
+            loan_number,
         })
     }
 }
@@ -190,7 +191,7 @@ impl ReadRegion {
     #[cfg(not(loom))]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: inside the written part, which belongs to the reader until the region is given
-        // back on drop; the lender keeps the memory.
+        // back on drop; the lender keeps the memory alive.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
@@ -202,12 +203,12 @@ impl ReadRegion {
             bytes.copy_from_slice(&self.bytes()[..count]);
             // Under loom, the bytes are traced cells, from which no slice can be created.
             #[cfg(loom)]
-            self.lender.lock().loans.end.read_at(self.from, bytes);
+            self.lender.lock().loans.ring_end.read_at(self.from, bytes);
         }
     }
 
-    /// Returns the number of its first element, counted from the beginning of the ring without lost
-    /// elements.
+    /// Returns the number of its first element, counted from the beginning of the ring, not
+    /// including lost elements.
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }
@@ -225,7 +226,7 @@ impl ReadRegion {
 impl Drop for ReadRegion {
     fn drop(&mut self) {
         let mut lent = self.lender.lock();
-        lent.loans.take_back(self.number, Fate::Done);
+        lent.loans.take_back(self.loan_number, LoanStatus::Done);
     }
 }
 

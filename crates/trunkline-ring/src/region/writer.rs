@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use super::NoRegion;
-use super::loans::{Advance, Fate, Loans};
+use super::loans::{Advance, LoanStatus, Loans};
 use super::parts::{Lender, Parts};
 use crate::element_ring::ElementProducer;
 use crate::sync::Arc;
@@ -25,7 +25,7 @@ pub struct WriteRegion {
     /// Position of its first byte in the ring's whole sequence of bytes.
     from: u64,
     number: u64,
-    fate: Fate,
+    status: LoanStatus,
 }
 
 // SAFETY: nothing else accesses the bytes before the region is finished; the lender is behind a
@@ -79,7 +79,7 @@ impl RegionWriter {
 
     /// Returns the number of underruns, each of which is a sequence of missing elements.
     pub fn underruns(&self) -> u64 {
-        self.lender.losses.losses().times()
+        self.lender.losses.losses().overflow_count()
     }
 }
 
@@ -94,9 +94,9 @@ impl WriteLender {
         if loans.lent() == limit {
             return Err(NoRegion::AllLent { limit });
         }
-        let from = loans.end.written() + loans.ahead();
-        let (room, _) = loans.end.room()?;
-        let room = room.saturating_sub(loans.ahead()) / size;
+        let from = loans.ring_end.written() + loans.lent_bytes();
+        let (room, _) = loans.ring_end.room()?;
+        let room = room.saturating_sub(loans.lent_bytes()) / size;
         let ring = lender.shape.bytes_max() as u64;
         let elements = wanted.min((ring - from % ring) / size);
         if room < elements {
@@ -106,7 +106,7 @@ impl WriteLender {
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
-            let pieces = loans.end.free_at(from, bytes);
+            let pieces = loans.ring_end.free_at(from, bytes);
             let [piece, _] = pieces.ok_or(NoRegion::Corrupt)?;
             NonNull::from(piece).cast()
         };
@@ -120,7 +120,7 @@ impl WriteLender {
             bytes,
             from,
             number,
-            fate: Fate::Abandoned,
+            status: LoanStatus::Abandoned,
         })
     }
 }
@@ -156,20 +156,20 @@ impl WriteRegion {
         self.bytes_mut()[..count].copy_from_slice(bytes);
         // Under loom, the bytes are traced cells, from which no slice can be created.
         #[cfg(loom)]
-        self.lender.lock().end.write_at(self.from, bytes);
+        self.lender.lock().ring_end.write_at(self.from, bytes);
     }
 
     /// Declares the region filled. The device gets it once all earlier regions are finished.
     ///
     /// Dropping a region without this call makes the ring unusable: [`NoRegion::Abandoned`].
     pub fn finish(mut self) {
-        self.fate = Fate::Done;
+        self.status = LoanStatus::Done;
     }
 }
 
 impl Drop for WriteRegion {
     fn drop(&mut self) {
-        self.lender.lock().take_back(self.number, self.fate);
+        self.lender.lock().take_back(self.number, self.status);
     }
 }
 

@@ -74,7 +74,7 @@ impl EndpointRole for ReaderEnd {
     fn poll_ring(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
             // Elements that the program took out free room, even if they do not count as read yet.
-            let _ = self.ring.read();
+            let _ = self.ring.read_position();
             store.poll(link);
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl EndpointRole for ReaderEnd {
         // Only this program has the memory, so its positions are valid. The program may keep
         // reading between the two calls: counting elements beyond the position would give too much
         // credit.
-        if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read()) {
+        if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read_position()) {
             link.handle_read(read, elements);
         }
         Ok(())
@@ -199,7 +199,7 @@ impl EndpointRole for ReaderEnd {
         // The writing program releases a shared ring. Bytes of a payload that is still arriving do
         // not count as arrived, but they are not free.
         if self.shared.is_none() && link.next_payload_range().is_none() {
-            idle.check(None, || Some((link.arrived(), ring.read().ok()?)));
+            idle.check(None, || Some((link.arrived(), ring.read_position().ok()?)));
         }
     }
 

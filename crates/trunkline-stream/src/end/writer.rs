@@ -76,7 +76,10 @@ impl WriterEnd {
             link.free(self);
             // Only this program has the memory, so its positions are valid.
             let there = self.ring.written().unwrap_or(0);
-            let bytes = link.freed().min(there).saturating_sub(self.ring.read());
+            let bytes = link
+                .freed()
+                .min(there)
+                .saturating_sub(self.ring.read_position());
             if bytes > 0 {
                 // Elements are counted only if they vary in size; in that case everything freed was
                 // in the ring.
@@ -145,7 +148,10 @@ impl EndpointRole for WriterEnd {
         // An end that has left its journal to the next incarnation may have less in its ring than
         // the reader has freed. Only this program has the memory, so its positions are valid.
         let there = self.ring.written().unwrap_or(0);
-        let bytes = link.freed().min(there).saturating_sub(self.ring.read());
+        let bytes = link
+            .freed()
+            .min(there)
+            .saturating_sub(self.ring.read_position());
         if bytes > 0 {
             let there = self.ring.written_elements().unwrap_or(0);
             let elements = link.freed_elements().min(there);
@@ -197,7 +203,7 @@ impl EndpointRole for WriterEnd {
             return StopPolling::Yes;
         }
         // One byte more than the link knows of.
-        let known = link.written().saturating_sub(self.ring.read());
+        let known = link.written().saturating_sub(self.ring.read_position());
         let has_more = self.ring.wait_for(known.saturating_add(1), 0) == Ok(false);
         match has_more {
             true => {
@@ -223,7 +229,7 @@ impl EndpointRole for WriterEnd {
                 let ((written, _), (read, _)) = shared.positions().ok()?;
                 Some((written, read))
             }
-            None => Some((ring.written().ok()?, ring.read())),
+            None => Some((ring.written().ok()?, ring.read_position())),
         });
     }
 }

@@ -242,7 +242,10 @@ mod tests {
         let mut read = [0; 10];
         assert!(consumer.pull(&mut read, 1).unwrap());
         assert_eq!(&read, b"an element");
-        assert_eq!((consumer.read(), consumer.read_elements()), (12_355, 18));
+        assert_eq!(
+            (consumer.read_position(), consumer.read_elements()),
+            (12_355, 18)
+        );
     }
 
     #[test]

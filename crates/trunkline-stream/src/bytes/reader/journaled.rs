@@ -19,7 +19,7 @@ impl ReaderCore {
         self.journal = Some(Commits {
             commit: options.commit,
             durability: options.durability,
-            position: self.ring.read(),
+            position: self.ring.read_position(),
         });
         self
     }
@@ -55,7 +55,7 @@ impl ReaderCore {
 
     /// Returns the mark of the appended commit; `None` if there was nothing to commit.
     fn append_commit(&mut self) -> Result<Option<u64>, StreamError> {
-        let (position, elements) = (self.ring.read(), self.ring.read_elements());
+        let (position, elements) = (self.ring.read_position(), self.ring.read_elements());
         let Some(commits) = self.journal.as_mut().filter(|c| c.position < position) else {
             return Ok(None);
         };

@@ -320,7 +320,7 @@ impl ReaderCore {
     /// Appends the next `bytes` bytes of the ring to the copy.
     fn copy_next(&mut self, bytes: usize) -> Result<(), StreamError> {
         let offset = self.copied.len();
-        let position = self.ring.read() + offset as u64;
+        let position = self.ring.read_position() + offset as u64;
         // The memory is mirrored: the region is in one piece.
         let Some([piece, _]) = self.ring.region_at(position, bytes) else {
             let (present, _) = self.ring.available().unwrap_or((0, 0));
@@ -345,7 +345,7 @@ impl ReaderCore {
         // The memory is mirrored: the region is in one piece.
         let [bytes, _] = self
             .ring
-            .region_at(self.ring.read(), bytes)
+            .region_at(self.ring.read_position(), bytes)
             .unwrap_or_default();
         bytes
     }
@@ -368,7 +368,7 @@ impl ReaderCore {
     /// Makes sure that the writer learns that the ring has room again.
     #[inline(always)]
     fn after_release(&mut self) {
-        if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
+        if self.ring.read_position() >= self.credit_at || self.ring.glance_wake() {
             self.give_credit();
         }
     }
@@ -383,7 +383,7 @@ impl ReaderCore {
             }
         });
         // At least one element ahead; otherwise every read would take the lock.
-        self.credit_at = self.credit_at.max(self.ring.read() + 1);
+        self.credit_at = self.credit_at.max(self.ring.read_position() + 1);
     }
 }
 

@@ -40,7 +40,7 @@ impl World {
         };
         let (_, there) = reader.ring.available().unwrap();
         let count = count.min(there);
-        let from = reader.ring.read();
+        let from = reader.ring.read_position();
         let [bytes, _] = reader
             .ring
             .region_at(from, (count * ELEMENT) as usize)
@@ -53,7 +53,7 @@ impl World {
         let Some(reader) = &mut self.reader else {
             return Ok(());
         };
-        let (position, elements) = (reader.ring.read(), reader.ring.read_elements());
+        let (position, elements) = (reader.ring.read_position(), reader.ring.read_elements());
         self.model.commit_tried = self.model.commit_tried.max(position);
         let life = self.lives;
         let mark = reader.end.commit(position, elements)?;
