@@ -89,8 +89,8 @@ impl RatePrinter {
             return self.table.push(&RateEvent::Rate {
                 name: name.to_owned(),
                 rate: Amount(per_second),
-                lost: lost.map(|count| self.values.wide(count)),
-                coalesced: self.values.wide(coalesced),
+                lost: lost.map(|count| self.values.int_or_text(count)),
+                coalesced: self.values.int_or_text(coalesced),
                 unknown: if self.form == Form::Csv {
                     ""
                 } else {

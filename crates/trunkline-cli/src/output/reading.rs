@@ -99,7 +99,7 @@ struct LostBy {
 
 impl LostBy {
     fn new(lost: &Lost, values: ValueStyle) -> Option<Self> {
-        let count = |count| (count > 0).then(|| values.wide(count));
+        let count = |count| (count > 0).then(|| values.int_or_text(count));
         let all = [lost.queue, lost.overrun, lost.disconnect, lost.coalesced];
         all.iter().any(|count| *count > 0).then(|| Self {
             queue: count(lost.queue),
@@ -120,9 +120,9 @@ impl Reading {
             engine_ts: (view.is_written() && engine != source).then(|| engine.to_string()),
             q: Some(sample.quality.level().to_string()),
             reason: (reason != Reason::None).then(|| reason.to_string()),
-            epoch: Some(values.wide(reading.position.epoch)),
-            seq: Some(values.wide(reading.position.sequence)),
-            lost: Some(reading.lost.count().map(|lost| values.wide(lost))),
+            epoch: Some(values.int_or_text(reading.position.epoch)),
+            seq: Some(values.int_or_text(reading.position.sequence)),
+            lost: Some(reading.lost.count().map(|lost| values.int_or_text(lost))),
             lost_by: LostBy::new(&reading.lost, values),
             stale: reading.stale.is_some(),
             age: reading.stale.map(Amount::from),
@@ -156,8 +156,8 @@ impl Reading {
             }),
             special: value.special.filter(|_| view.has_value),
             enc: value.enc.filter(|_| view.has_value),
-            epoch: position.map(|position| values.wide(position.epoch)),
-            seq: position.map(|position| values.wide(position.sequence)),
+            epoch: position.map(|position| values.int_or_text(position.epoch)),
+            seq: position.map(|position| values.int_or_text(position.sequence)),
             ..Self::unread(view.name, metadata)
         }
     }

@@ -162,7 +162,7 @@ impl Written {
             reading,
             old,
             outcome: change.outcome,
-            commit: change.commit.map(|commit| values.wide(commit)),
+            commit: change.commit.map(|commit| values.int_or_text(commit)),
         }
     }
 }

@@ -75,7 +75,7 @@ impl ValueStyle {
         json
     }
 
-    pub(crate) fn wide(self, number: u64) -> WideInt {
+    pub(crate) fn int_or_text(self, number: u64) -> WideInt {
         match self.int_strings {
             true => WideInt::Text(number.to_string()),
             false => WideInt::Number(number),
@@ -254,7 +254,7 @@ mod tests {
             sut.json(&value, &ty).value.to_string(),
             "{\"a\":\"1\",\"b\":2.0}"
         );
-        assert_eq!(ValueStyle::default().wide(big), WideInt::Number(big));
-        assert_eq!(sut.wide(big), WideInt::Text(big.to_string()));
+        assert_eq!(ValueStyle::default().int_or_text(big), WideInt::Number(big));
+        assert_eq!(sut.int_or_text(big), WideInt::Text(big.to_string()));
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
     let named = targets.names(&context.settings);
     let mut query = AuditQuery {
-        since: instant("--since", args.since.as_ref(), context)?,
+        since: parse_time("--since", args.since.as_ref(), context)?,
         pattern,
         who: args.who.clone(),
         newest_first: args.last.is_some(),
@@ -179,7 +179,7 @@ impl Entry {
             _ => None,
         };
         Self {
-            number: values.wide(entry.number),
+            number: values.int_or_text(entry.number),
             ts: entry.when.to_string(),
             who: entry.who.clone(),
             from: entry.from.clone(),
@@ -189,14 +189,14 @@ impl Entry {
             old: entry.old.clone(),
             new: entry.new.clone(),
             outcome: outcome.name(),
-            epoch: position.map(|position| values.wide(position.epoch)),
-            seq: position.map(|position| values.wide(position.sequence)),
+            epoch: position.map(|position| values.int_or_text(position.epoch)),
+            seq: position.map(|position| values.int_or_text(position.sequence)),
             message: match outcome {
                 AuditOutcome::Refused(text) | AuditOutcome::Unknown(text) => Some(text.clone()),
                 _ => None,
             },
             lost: match outcome {
-                AuditOutcome::Lost(count) => Some(values.wide(*count)),
+                AuditOutcome::Lost(count) => Some(values.int_or_text(*count)),
                 _ => None,
             },
             texts: [
@@ -216,7 +216,7 @@ pub(crate) fn whole_library(text: &str) -> String {
 }
 
 /// Parses the time of an option, such as `--since`.
-pub(crate) fn instant(
+pub(crate) fn parse_time(
     option: &str,
     text: Option<&String>,
     context: &Context,

@@ -102,8 +102,8 @@ fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, Cli
         });
         Limit {
             limit,
-            used: used.map(|number| values.wide(number)),
-            max: max.map(|number| values.wide(number)),
+            used: used.map(|number| values.int_or_text(number)),
+            max: max.map(|number| values.int_or_text(number)),
             unit,
             key,
             is_near: used.zip(max).is_some_and(is_near),

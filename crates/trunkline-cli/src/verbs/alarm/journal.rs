@@ -13,7 +13,7 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::output::values::{ValueStyle, WideInt};
 use crate::terminal::Style;
-use crate::verbs::audit::{instant, pattern_of};
+use crate::verbs::audit::{parse_time, pattern_of};
 use crate::{CliError, Context, Exit};
 
 /// Show what happened to alarms, when, and who did it
@@ -160,8 +160,8 @@ impl Record for Entry {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
     let mut query = AlarmJournalQuery {
-        since: instant("--since", args.since.as_ref(), context)?,
-        until: instant("--until", args.until.as_ref(), context)?,
+        since: parse_time("--since", args.since.as_ref(), context)?,
+        until: parse_time("--until", args.until.as_ref(), context)?,
         pattern,
         area: args.area.clone().unwrap_or_default(),
         priority_min: args.priority.unwrap_or(0),
@@ -244,7 +244,7 @@ impl Entry {
             (None, _) => String::new(),
         };
         Self {
-            number: Some(values.wide(entry.number)),
+            number: Some(values.int_or_text(entry.number)),
             ts: entry.when.to_string(),
             event: match entry.event {
                 JournalEvent::Other(number) => format!("event {number}"),
@@ -269,7 +269,7 @@ impl Entry {
             shelved_until: text(record.shelved_until),
             count: match entry.event {
                 JournalEvent::Lost(count) | JournalEvent::Removed(count) => {
-                    Some(values.wide(count))
+                    Some(values.int_or_text(count))
                 }
                 JournalEvent::Alarm(_) | JournalEvent::Other(_) => None,
             },

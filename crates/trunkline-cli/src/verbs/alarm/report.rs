@@ -11,7 +11,7 @@ use trunkline_types::alarm::{AlarmEvent, AlarmJournalQuery, AlarmStatus, Journal
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::Style;
-use crate::verbs::audit::{instant, pattern_of};
+use crate::verbs::audit::{parse_time, pattern_of};
 use crate::{CliError, Context, Exit};
 
 /// An alarm that is active for longer than this is standing.
@@ -105,7 +105,7 @@ impl Record for Report {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
-    let since = instant("--since", Some(&args.since), context)?.unwrap_or(context.started);
+    let since = parse_time("--since", Some(&args.since), context)?.unwrap_or(context.started);
     let until = context.started;
     let area = args.area.clone().unwrap_or_default();
     let connection = Connection::new(&targets.engine, context)?;

@@ -223,7 +223,7 @@ impl Bucket {
             lost: None,
             texts: Vec::new(),
         };
-        let some = |number: u64| (number > 0).then(|| values.wide(number));
+        let some = |number: u64| (number > 0).then(|| values.int_or_text(number));
         for one in chosen {
             let number = match one {
                 Aggregate::Min => bucket.min,
@@ -243,7 +243,7 @@ impl Bucket {
                 values.text(&Value::F64(number), &DataType::F64, None)
             });
             match one {
-                Aggregate::Count => line.count = Some(values.wide(bucket.count)),
+                Aggregate::Count => line.count = Some(values.int_or_text(bucket.count)),
                 Aggregate::Min => line.min = json,
                 Aggregate::Max => line.max = json,
                 Aggregate::First => line.first = json,

@@ -74,9 +74,9 @@ pub(super) fn print(
                     name: series.variable.clone(),
                     since: since.to_string(),
                     until: until.to_string(),
-                    count: values.wide(bucket.count),
-                    bad: values.wide(bucket.bad),
-                    lost: values.wide(bucket.lost),
+                    count: values.int_or_text(bucket.count),
+                    bad: values.int_or_text(bucket.bad),
+                    lost: values.int_or_text(bucket.lost),
                     covered,
                     coverage,
                     texts: vec![

@@ -146,7 +146,7 @@ impl Listed {
             name: one.name.clone(),
             data_type,
             units: one.units.clone(),
-            rows: context.settings.values.wide(one.rows),
+            rows: context.settings.values.int_or_text(one.rows),
             first: first.map(|time| time.to_string()),
             last: last.map(|time| time.to_string()),
             texts: texts.into_iter().chain([("type", kind)]).collect(),
@@ -203,22 +203,22 @@ impl Record for Totals {
 pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError> {
     let folder = open(&args.folder, context)?;
     let info = folder.info().map_err(|error| problem(&error))?;
-    let wide = |number| context.settings.values.wide(number);
+    let int = |number| context.settings.values.int_or_text(number);
     let (first, last) = info.times.unzip();
     let totals = Totals {
         folder: args.folder.display().to_string(),
         in_use: info.is_in_use,
-        variables: wide(info.series),
-        rows: wide(info.rows),
+        variables: int(info.series),
+        rows: int(info.rows),
         first: first.map(|time| time.to_string()),
         last: last.map(|time| time.to_string()),
-        files: wide(info.files),
-        file_bytes: wide(info.file_bytes),
-        logs: wide(info.logs),
-        log_rows: wide(info.log_rows),
-        log_bytes: wide(info.log_bytes),
-        bytes: wide(info.bytes),
-        set_apart: wide(info.set_apart),
+        files: int(info.files),
+        file_bytes: int(info.file_bytes),
+        logs: int(info.logs),
+        log_rows: int(info.log_rows),
+        log_bytes: int(info.log_bytes),
+        bytes: int(info.bytes),
+        set_apart: int(info.set_apart),
     };
     let time = |time: Option<Timestamp>| time.map_or_else(String::new, |time| shown(time, context));
     let bytes = |bytes: u64| bytes_text(bytes as f64);

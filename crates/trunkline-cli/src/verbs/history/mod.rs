@@ -28,7 +28,7 @@ use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::{Metadata, ReadingView, counted};
 use crate::targets::{self, Wanted};
 use crate::terminal::Style;
-use crate::verbs::audit::{bad_pattern, instant};
+use crate::verbs::audit::{bad_pattern, parse_time};
 use crate::{CliError, Context, Exit, Problem};
 
 /// Show what was recorded of variables
@@ -276,7 +276,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns_of(&targets.wanted)?;
     let now = context.now().time;
-    let at = instant("--at", args.at.as_ref(), context)?;
+    let at = parse_time("--at", args.at.as_ref(), context)?;
     let since = (!args.last && at.is_none()).then_some(&args.since);
     let (since, until) = range(since, args.until.as_ref(), context)?;
     let since = at.or(since);
@@ -335,8 +335,8 @@ pub(crate) fn range(
     until: Option<&String>,
     context: &Context,
 ) -> Result<(Option<Timestamp>, Timestamp), CliError> {
-    let until = instant("--until", until, context)?;
-    let start = instant("--since", since, context)?;
+    let until = parse_time("--until", until, context)?;
+    let start = parse_time("--since", since, context)?;
     if let (Some(text), Some(start), Some(until)) = (since, start, until)
         && start >= until
     {

@@ -142,14 +142,14 @@ struct Ledger {
 impl Ledger {
     fn new(ledger: &UpstreamLedger, values: ValueStyle) -> Self {
         Self {
-            offered: values.wide(ledger.offered),
-            written: values.wide(ledger.written),
-            unchanged: values.wide(ledger.unchanged),
-            superseded: values.wide(ledger.superseded),
-            refused: values.wide(ledger.refused),
-            unknown: values.wide(ledger.unknown),
-            fifo_overflow: values.wide(ledger.fifo_overflow),
-            upstream_lost: values.wide(ledger.upstream_lost),
+            offered: values.int_or_text(ledger.offered),
+            written: values.int_or_text(ledger.written),
+            unchanged: values.int_or_text(ledger.unchanged),
+            superseded: values.int_or_text(ledger.superseded),
+            refused: values.int_or_text(ledger.refused),
+            unknown: values.int_or_text(ledger.unknown),
+            fifo_overflow: values.int_or_text(ledger.fifo_overflow),
+            upstream_lost: values.int_or_text(ledger.upstream_lost),
         }
     }
 }
@@ -190,7 +190,7 @@ impl Info {
         });
         let readers = info.readers.iter().map(|reader| Reader {
             session: reader.session,
-            repaired: values.wide(reader.repaired),
+            repaired: values.int_or_text(reader.repaired),
             from: reader.from.clone(),
             transport: reader.transport.clone(),
         });
@@ -209,7 +209,7 @@ impl Info {
             alias: properties.alias,
             source_state: info.source_state.clone(),
             forced,
-            updates: values.wide(info.sequence),
+            updates: values.int_or_text(info.sequence),
             last_writer: info.last_writer.clone(),
             single_writer: properties.single_writer,
             held_by: info.held_by.clone(),

@@ -23,9 +23,9 @@ pub(super) struct Followed {
 
 /// The names that are known at the start, with their metadata.
 #[derive(Debug, Default)]
-pub(super) struct Known(HashMap<String, Followed>);
+pub(super) struct OpenedAtStart(HashMap<String, Followed>);
 
-impl Known {
+impl OpenedAtStart {
     pub(super) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -63,8 +63,8 @@ pub(super) fn open(
     connection: &Connection,
     entries: &Entries,
     condition: Option<&Condition>,
-) -> Result<(Known, Vec<Problem>), CliError> {
-    let (mut items, mut problems) = (Known::default(), Vec::new());
+) -> Result<(OpenedAtStart, Vec<Problem>), CliError> {
+    let (mut items, mut problems) = (OpenedAtStart::default(), Vec::new());
     for (name, opened) in connection.open_all(entries, open_options(false, true))? {
         let mut item = Followed {
             name: name.clone(),

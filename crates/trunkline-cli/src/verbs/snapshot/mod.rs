@@ -187,7 +187,7 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
             variables: saved.variables.len() as u64,
             instant: saved.head.is_instant,
             taken: saved.head.taken.clone(),
-            commit: context.settings.values.wide(snapshot.commit),
+            commit: context.settings.values.int_or_text(snapshot.commit),
         }])?;
     }
     Ok(tally.exit())

@@ -290,7 +290,7 @@ impl Contained {
             name: name_of(channel.path()),
             path: channel.path().to_string(),
             data_type: type_text(channel),
-            values: context.settings.values.wide(channel.len()),
+            values: context.settings.values.int_or_text(channel.len()),
             unit: unit(channel).unwrap_or_default().into_owned(),
             interval: channel.waveform().map(|waveform| waveform.increment),
             begins: Axis::of_one(channel).map(|axis| axis.at(0).json()),

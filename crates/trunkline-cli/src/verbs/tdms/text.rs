@@ -202,7 +202,7 @@ impl Lines {
             values.insert(name.clone(), value);
         }
         Row {
-            row: self.style.wide(row),
+            row: self.style.int_or_text(row),
             time: self.axis.map(|axis| axis.at(row).json()),
             values,
             special,
