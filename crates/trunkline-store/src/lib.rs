@@ -205,7 +205,7 @@ impl Store for SqliteStore {
         }
     }
 
-    fn begin_start(&mut self) -> Result<Start, StoreError> {
+    fn record_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
             // The row is missing if it was damaged. The count then starts again, with a new engine id.
             transaction.execute(

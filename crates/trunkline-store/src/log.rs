@@ -69,8 +69,8 @@ impl Log {
         if last <= first {
             return Ok(None);
         }
-        let by_count = bound.surplus(first, last);
-        let by_age = match bound.too_old(self.time_of(transaction, first)?) {
+        let by_count = bound.remove_through(first, last);
+        let by_age = match bound.remove_before(self.time_of(transaction, first)?) {
             None => None,
             Some(before) => {
                 let young = self.first_since(transaction, before)?;

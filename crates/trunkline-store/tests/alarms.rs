@@ -195,7 +195,7 @@ fn entries_cannot_be_modified_or_removed() {
 fn store_of_version_4_gets_alarms() {
     let (_folder, path) = place();
     let mut store = open(&path);
-    store.begin_start().unwrap();
+    store.record_start().unwrap();
     drop(store);
     let other = rusqlite::Connection::open(&path).unwrap();
     other
@@ -203,7 +203,7 @@ fn store_of_version_4_gets_alarms() {
         .unwrap();
     drop(other);
     let mut store = open(&path);
-    assert_eq!(store.begin_start().unwrap().count, 2);
+    assert_eq!(store.record_start().unwrap().count, 2);
     let entries = alarm_entries(1..=2);
     assert_eq!(
         store.keep_alarms(&kept_alarms(1, 0), &entries, keep(100)),

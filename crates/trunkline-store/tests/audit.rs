@@ -314,7 +314,7 @@ fn store_of_an_older_form_gets_an_audit() {
     let (_folder, path) = place();
     let saved = library("plant", 20);
     let mut store = open(&path);
-    store.begin_start().unwrap();
+    store.record_start().unwrap();
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
@@ -326,7 +326,7 @@ fn store_of_an_older_form_gets_an_audit() {
     older.execute_batch(as_it_was).unwrap();
     drop(older);
     let mut store = open(&path);
-    let start = store.begin_start().unwrap();
+    let start = store.record_start().unwrap();
     assert_eq!(start.count, 2);
     assert_ne!(start.engine_id, [0; 16]);
     assert_eq!(store.libraries(), Ok(vec![saved]));

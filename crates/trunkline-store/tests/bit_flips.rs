@@ -37,7 +37,7 @@ fn read(path: &Path) -> Result<Contents, StoreError> {
     let mut store = SqliteStore::open(path)?;
     Ok(Contents {
         damage: store.damage(),
-        start: store.begin_start()?,
+        start: store.record_start()?,
         libraries: store.libraries()?,
         retained: store.retained("plant")?,
         audit: store.audit(&AuditQuery::default())?.entries,
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Contents, StoreError> {
 fn saved() -> (tempfile::TempDir, PathBuf) {
     let (folder, path) = place();
     let mut store = open(&path);
-    store.begin_start().expect("there is room");
+    store.record_start().expect("there is room");
     let values: Vec<_> = (0..20)
         .map(|number| {
             value(
@@ -254,7 +254,7 @@ fn store_is_readable_only_by_its_user() {
     assert_eq!(mode(&path), 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file can be changed");
     let mut store = open(&path);
-    store.begin_start().expect("there is room");
+    store.record_start().expect("there is room");
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(&path.with_file_name("store.db-wal")), 0o600, "its log");
 }

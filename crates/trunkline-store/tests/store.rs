@@ -24,14 +24,14 @@ fn error_kind(path: &PathBuf) -> StoreErrorKind {
 #[test]
 fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
     let (_folder, path) = place();
-    let first = open(&path).begin_start().expect("there is room");
+    let first = open(&path).record_start().expect("there is room");
     assert_eq!(first.count, 1);
     for count in 2..=5 {
         let expected = Start { count, ..first };
-        assert_eq!(open(&path).begin_start(), Ok(expected));
+        assert_eq!(open(&path).record_start(), Ok(expected));
     }
     let (_other_folder, other_path) = place();
-    let other = open(&other_path).begin_start().expect("there is room");
+    let other = open(&other_path).record_start().expect("there is room");
     assert_eq!(other.count, 1);
     assert_ne!(other.engine_id, first.engine_id);
 }
@@ -221,7 +221,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     let look = |bytes: &[u8]| {
         fs::write(&copy, bytes).expect("there is room");
         let found = SqliteStore::open(&copy).and_then(|mut store| {
-            store.begin_start()?;
+            store.record_start()?;
             store.retained("plant")?;
             store.libraries()
         });

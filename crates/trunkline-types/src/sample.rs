@@ -64,7 +64,7 @@ impl Lost {
     }
 
     /// Returns true if the contract was met: nothing was lost, apart from coalescing.
-    pub fn is_none(&self) -> bool {
+    pub fn nothing_lost(&self) -> bool {
         self.count() == Some(0)
     }
 

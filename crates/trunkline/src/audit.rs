@@ -316,7 +316,7 @@ pub(crate) fn remove_oldest<T>(
         now,
     };
     let (first, last) = (place(newest.front()?).0, place(newest.back()?).0);
-    let end = bound.surplus(first, last)?;
+    let end = bound.remove_through(first, last)?;
     let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
     let removed: Vec<T> = newest.drain(..count.min(newest.len())).collect();
     Some(Removal {

@@ -256,8 +256,8 @@ impl Store for Switch {
         self.inner.location()
     }
 
-    fn begin_start(&mut self) -> Result<Start, StoreError> {
-        self.inner.begin_start()
+    fn record_start(&mut self) -> Result<Start, StoreError> {
+        self.inner.record_start()
     }
 
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError> {

@@ -343,7 +343,7 @@ fn subscription_since_a_time_continues_over_lost_connections() {
     assert_eq!(numbers(&all), (0..next).collect::<Vec<_>>());
     let sequences = all.iter().map(|reading| reading.position.sequence);
     assert!(sequences.eq(1..=next as u64));
-    assert!(all.iter().all(|reading| reading.lost.is_none()));
+    assert!(all.iter().all(|reading| reading.lost.nothing_lost()));
 }
 
 /// Behaviour: B-63.
@@ -604,7 +604,7 @@ fn why_tells_the_deadband_and_the_rows_keep_it() {
     let rows = readings(&everything(&client, query("rig/*")).0);
     let found: Vec<(Value, bool)> = rows
         .iter()
-        .map(|row| (row.1.sample.value.clone(), row.1.lost.is_none()))
+        .map(|row| (row.1.sample.value.clone(), row.1.lost.nothing_lost()))
         .collect();
     let kept = [50.0, 60.5, 50.0].map(|value| (Value::F64(value), true));
     assert_eq!(found, kept);

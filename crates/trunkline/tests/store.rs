@@ -205,7 +205,7 @@ impl Store for Faulty {
         "in memory".to_owned()
     }
 
-    fn begin_start(&mut self) -> Result<Start, StoreError> {
+    fn record_start(&mut self) -> Result<Start, StoreError> {
         let start = Start {
             engine_id: [1; 16],
             count: 1,

@@ -246,7 +246,7 @@ impl Host {
     ) -> Result<(), String> {
         let text = |error: StoreError| error.to_string();
         let mut store = SqliteStore::open(self.place().join("store")).map_err(text)?;
-        let count = store.begin_start().map_err(text)?.count;
+        let count = store.record_start().map_err(text)?.count;
         self.epoch = count;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
         let definition = library(saved);

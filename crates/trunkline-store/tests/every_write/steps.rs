@@ -32,7 +32,7 @@ impl Contents {
     /// Reads the store of a folder. This counts as a start, which is not included in `starts`.
     pub fn of(folder: &Path) -> Self {
         let mut store = open(folder);
-        let starts = store.begin_start().expect("it can be written").count - 1;
+        let starts = store.record_start().expect("it can be written").count - 1;
         let retained = LIBRARIES.map(|name| store.retained(name).expect("it can be read"));
         Self {
             starts,
@@ -95,7 +95,7 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         (0..count).map(of).collect()
     };
     let done = match step {
-        0 | 7 => store.begin_start().map(|_| ()),
+        0 | 7 => store.record_start().map(|_| ()),
         1 => store.save_library(&library("plant", 1000)),
         2 => store.retain(&values(1000, 0.0)),
         3 => store.save_library(&library("rig", 5)),

@@ -95,7 +95,7 @@ impl Engine {
         let start = match &mut store {
             // On a full disk the count cannot be stored, but a start without a count is unique as
             // well.
-            Some(store) => match store.begin_start() {
+            Some(store) => match store.record_start() {
                 Err(error) if error.kind == StoreErrorKind::Full => start_without_store(),
                 start => start?,
             },

@@ -46,7 +46,7 @@ fn follow(engine: &Engine, name: &str) -> impl FnMut() -> (Value, Quality) + use
         let _ = &client;
         loop {
             if let Event::Reading { reading, .. } = all.next(CUT_OFF).unwrap() {
-                assert!(reading.lost.is_none());
+                assert!(reading.lost.nothing_lost());
                 return reading;
             }
         }

@@ -211,7 +211,7 @@ pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(pl
     // losses before it; type and units were sent on opening.
     let reading = super::place::reading(&subscription);
     assert_eq!(reading.sample.value, Value::F64(3.0));
-    assert!(reading.sample.quality.is_good() && reading.lost.is_none());
+    assert!(reading.sample.quality.is_good() && reading.lost.nothing_lost());
     assert_eq!((reading.position.sequence, reading.stale), (1, None));
     assert!(reading.sample.engine_timestamp >= reading.sample.source_timestamp);
     assert!(opened.properties.is_some() && opened.data_type == DataType::F64);
