@@ -8,7 +8,7 @@ use trunkline_types::Tick;
 ///
 /// Every operation that waits is written once, as an `async fn` over this trait. The blocking form
 /// is ready at its first poll, because its waits block.
-pub(crate) trait Waits {
+pub(crate) trait Waiter {
     /// Waits until `f` returns an answer; `None` on timeout or if the link is closed.
     async fn wait<E: Endpoint + 'static, R>(
         &self,
@@ -24,7 +24,7 @@ pub(crate) struct Blocking;
 /// The calling task waits; the endpoint's own thread drives the connection.
 pub(crate) struct Task;
 
-impl Waits for Blocking {
+impl Waiter for Blocking {
     async fn wait<E: Endpoint + 'static, R>(
         &self,
         link: &Link<E>,
@@ -35,7 +35,7 @@ impl Waits for Blocking {
     }
 }
 
-impl Waits for Task {
+impl Waiter for Task {
     async fn wait<E: Endpoint + 'static, R>(
         &self,
         link: &Link<E>,

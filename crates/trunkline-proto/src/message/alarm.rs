@@ -60,7 +60,7 @@ record! {
 
 list_frame! {
     AlarmPageForm: AlarmPage, AlarmPageFrame, AlarmPageBuilder,
-    head AlarmPageHead, item AlarmStatus, empty kept
+    head AlarmPageHead, item AlarmStatus, empty_frame kept
 }
 
 impl AlarmPageBuilder<'_> {
@@ -296,7 +296,7 @@ record! {
 
 list_frame! {
     AlarmActForm: AlarmAct, AlarmAct, AlarmActBuilder,
-    head AlarmActHead<'a>, item AlarmActItem<'a>, empty kept
+    head AlarmActHead<'a>, item AlarmActItem<'a>, empty_frame kept
 }
 
 record! {
@@ -309,5 +309,5 @@ record! {
 
 list_frame! {
     AlarmActedForm: AlarmActed, AlarmActed, AlarmActedBuilder,
-    head AnswerHead, item Result<ActedAlarm, FaultRef<'a>>, empty kept
+    head AnswerHead, item Result<ActedAlarm, FaultRef<'a>>, empty_frame kept
 }

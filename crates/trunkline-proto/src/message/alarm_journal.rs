@@ -67,7 +67,7 @@ record! {
 
 list_frame! {
     AlarmEntriesForm: AlarmEntries, AlarmEntriesFrame, AlarmEntriesBuilder,
-    head AlarmEntriesHead<'a>, item AlarmEntry, empty kept
+    head AlarmEntriesHead<'a>, item AlarmEntry, empty_frame kept
 }
 
 fields! {

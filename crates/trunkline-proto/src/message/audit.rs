@@ -62,7 +62,7 @@ record! {
 
 list_frame! {
     AuditPageForm: AuditPage, AuditPageFrame, AuditPageBuilder,
-    head AuditPageHead<'a>, item AuditEntry, empty kept
+    head AuditPageHead<'a>, item AuditEntry, empty_frame kept
 }
 
 fields! {

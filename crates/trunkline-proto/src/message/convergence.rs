@@ -103,7 +103,7 @@ impl<'a> Record<'a> for Chunk {
 
 list_frame! {
     CheckFrame: Check, Check, CheckBuilder,
-    head (), item Chunk, empty removed
+    head (), item Chunk, empty_frame removed
 }
 
 record! {
@@ -129,5 +129,5 @@ record! {
 // A frame without items requests a check of all items.
 list_frame! {
     CompareFrame: Compare, Compare, CompareBuilder,
-    head CompareHead, item CompareItem, empty kept
+    head CompareHead, item CompareItem, empty_frame kept
 }

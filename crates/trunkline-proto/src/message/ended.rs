@@ -53,7 +53,7 @@ record! {
 
 list_frame! {
     EndedFrame: Ended, Ended, EndedBuilder,
-    head EndedHead<'a>, item EndedItem, empty removed
+    head EndedHead<'a>, item EndedItem, empty_frame removed
 }
 
 impl EndReason {

@@ -54,7 +54,7 @@ impl<'a> From<&'a Condition> for FindCondition<'a> {
 
 list_frame! {
     FindFrame: Find, FindConditions, FindBuilder,
-    head Find<'a>, item FindCondition<'a>, empty kept, items "conditions"
+    head Find<'a>, item FindCondition<'a>, empty_frame kept, items "conditions"
 }
 
 record! {
@@ -76,7 +76,7 @@ record! {
 
 list_frame! {
     NamesFrame: Names, Names, NamesBuilder,
-    head NamesHead, item FoundVariable<'a>, empty kept
+    head NamesHead, item FoundVariable<'a>, empty_frame kept
 }
 
 impl NamesBuilder<'_> {

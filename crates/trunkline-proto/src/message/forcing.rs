@@ -121,7 +121,7 @@ impl<'a> Record<'a> for (Value, Quality) {
 
 list_frame! {
     ForcedFrame: Forced, Forced, ForcedBuilder,
-    head ForcedHead, item ForcedEntry, empty kept
+    head ForcedHead, item ForcedEntry, empty_frame kept
 }
 
 impl ForcedBuilder<'_> {

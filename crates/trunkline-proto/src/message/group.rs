@@ -97,7 +97,7 @@ record! {
 
 list_frame! {
     GroupAnswerFrame: GroupAnswer, GroupAnswer, GroupAnswerBuilder,
-    head GroupHead, item WriteAnswer<'a>, empty kept
+    head GroupHead, item WriteAnswer<'a>, empty_frame kept
 }
 
 /// The number of a commit; 0 means none.

@@ -37,7 +37,7 @@ impl<'a> Record<'a> for u32 {
 
 list_frame! {
     HandlesFrame: Read, Handles, HandlesBuilder,
-    head (), item u32, empty kept,
+    head (), item u32, empty_frame kept,
     also Snapshot Close Info RequestValue Gone
 }
 
@@ -84,5 +84,5 @@ record! {
 
 list_frame! {
     UnsubscribeFrame: Unsubscribe, Unsubscribe, UnsubscribeBuilder,
-    head UnsubscribeHead, item u32, empty kept
+    head UnsubscribeHead, item u32, empty_frame kept
 }

@@ -136,7 +136,7 @@ record! {
 
 list_frame! {
     HistoryFrameForm: History, HistoryFrame, HistoryBuilder,
-    head HistoryHead, item HistoryPattern<'a>, empty kept, items "patterns"
+    head HistoryHead, item HistoryPattern<'a>, empty_frame kept, items "patterns"
 }
 
 record! {
@@ -160,7 +160,7 @@ record! {
 
 list_frame! {
     HistoryRowsForm: HistoryRows, HistoryRowsFrame, HistoryRowsBuilder,
-    head HistoryRowsHead<'a>, item HistorySeries, empty kept, items "series"
+    head HistoryRowsHead<'a>, item HistorySeries, empty_frame kept, items "series"
 }
 
 /// The width of the buckets, or 0 for rows; then the rows or the buckets, preceded by their size.

@@ -201,5 +201,5 @@ impl<'a> FieldForm<'a, Vec<SubscriptionInfo>> for Repaired {
 
 list_frame! {
     InfoAnswerFrame: InfoAnswer, InfoAnswer, InfoAnswerBuilder,
-    head AnswerHead, item Result<VariableInfo, FaultRef<'a>>, empty kept
+    head AnswerHead, item Result<VariableInfo, FaultRef<'a>>, empty_frame kept
 }

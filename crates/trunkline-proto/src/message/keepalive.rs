@@ -47,5 +47,5 @@ record! {
 
 list_frame! {
     AckFrame: Ack, Ack, AckBuilder,
-    head AckHead, item Grant, empty kept
+    head AckHead, item Grant, empty_frame kept
 }

@@ -55,10 +55,10 @@ record! {
 
 list_frame! {
     LeaseFrame: Lease, Lease, LeaseBuilder,
-    head LeaseHead, item LeaseItem, empty kept
+    head LeaseHead, item LeaseItem, empty_frame kept
 }
 
 list_frame! {
     LeasedFrame: Leased, Leased, LeasedBuilder,
-    head AnswerHead, item Result<Granted, FaultRef<'a>>, empty kept
+    head AnswerHead, item Result<Granted, FaultRef<'a>>, empty_frame kept
 }

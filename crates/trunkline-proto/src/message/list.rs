@@ -160,7 +160,7 @@ impl<'a, F: ListFrame> Iterator for List<'a, F> {
 macro_rules! list_frame {
     (
         $form:ident: $kind:ident, $decoder:ident, $builder:ident,
-        head $head:ty, item $item:ty, empty $empty:ident
+        head $head:ty, item $item:ty, empty_frame $empty:ident
         $(, also $($also:ident)+)? $(, items $items:literal)?
     ) => {
         #[doc = concat!("The form of the frame ", stringify!($kind), ".")]

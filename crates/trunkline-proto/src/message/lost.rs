@@ -117,5 +117,5 @@ impl<'a> Record<'a> for LostRecord {
 // The request of the frame is the subscription.
 list_frame! {
     LostFrame: Lost, LostRecords, LostBuilder,
-    head (), item LostRecord, empty removed
+    head (), item LostRecord, empty_frame removed
 }

@@ -112,7 +112,7 @@ impl<'a> Record<'a> for &'a [u8] {
 
 list_frame! {
     OpenFrame: Open, Open, OpenBuilder,
-    head OpenTerms, item &'a [u8], empty kept
+    head OpenTerms, item &'a [u8], empty_frame kept
 }
 
 #[derive(Clone, PartialEq, Debug)]

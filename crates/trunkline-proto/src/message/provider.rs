@@ -41,7 +41,7 @@ record! {
 
 list_frame! {
     ProvideFrame: Provide, Provide, ProvideBuilder,
-    head ProvideHead<'a>, item &'a [u8], empty kept
+    head ProvideHead<'a>, item &'a [u8], empty_frame kept
 }
 
 /// Begins a PROVIDED frame at the end of `out`: the granted lease, then items as in OPENED.
@@ -74,7 +74,7 @@ record! {
 
 list_frame! {
     ProviderRequestFrame: ProviderRequest, ProviderRequest, ProviderRequestBuilder,
-    head ProviderRequestHead, item u32, empty kept
+    head ProviderRequestHead, item u32, empty_frame kept
 }
 
 record! {
@@ -91,7 +91,7 @@ record! {
 
 list_frame! {
     ProviderBindFrame: ProviderBind, ProviderBind, ProviderBindBuilder,
-    head (), item BoundVariable<'a>, empty removed
+    head (), item BoundVariable<'a>, empty_frame removed
 }
 
 record! {
@@ -185,5 +185,5 @@ impl<'a> Record<'a> for ProviderOutcome<'a> {
 
 list_frame! {
     ProviderAnswerFrame: ProviderAnswer, ProviderAnswers, ProviderAnswersBuilder,
-    head (), item ProviderAnswer<'a>, empty removed
+    head (), item ProviderAnswer<'a>, empty_frame removed
 }

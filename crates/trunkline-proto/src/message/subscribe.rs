@@ -43,5 +43,5 @@ record! {
 
 list_frame! {
     SubscribeFrame: Subscribe, Subscribe, SubscribeBuilder,
-    head SubscribeHead, item SubscribeItem, empty kept
+    head SubscribeHead, item SubscribeItem, empty_frame kept
 }

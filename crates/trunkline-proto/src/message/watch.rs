@@ -91,7 +91,7 @@ record! {
 // The request of the frame is 0 for names that appear after the listing.
 list_frame! {
     AppearedFrame: Appeared, Appeared, AppearedBuilder,
-    head AppearedHead, item AppearedVariable<'a>, empty kept
+    head AppearedHead, item AppearedVariable<'a>, empty_frame kept
 }
 
 record! {
@@ -106,5 +106,5 @@ record! {
 // The client ignores handles that were never reported as appeared.
 list_frame! {
     VanishedFrame: Vanished, Vanished, VanishedBuilder,
-    head VanishedHead, item u32, empty kept, items "handles"
+    head VanishedHead, item u32, empty_frame kept, items "handles"
 }

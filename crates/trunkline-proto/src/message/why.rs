@@ -49,5 +49,5 @@ record! {
 
 list_frame! {
     WhyAnswerFrame: WhyAnswer, WhyAnswer, WhyAnswerBuilder,
-    head (), item WhyStep<&'a str>, empty kept
+    head (), item WhyStep<&'a str>, empty_frame kept
 }

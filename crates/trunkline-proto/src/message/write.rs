@@ -444,7 +444,7 @@ record! {
 
 list_frame! {
     WriteAnswersFrame: WriteAnswers, WriteAnswers, WriteAnswersBuilder,
-    head WriteAnswersHead, item WriteAnswer<'a>, empty removed
+    head WriteAnswersHead, item WriteAnswer<'a>, empty_frame removed
 }
 
 impl<'a> Record<'a> for WriteAnswer<'a> {

@@ -15,7 +15,7 @@ use super::registry::{self, NameState, Registry};
 use super::{Arrivals, DirectoryHost};
 use crate::error::StreamError;
 use crate::options::Options;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// How long to keep requesting a name that is taken. The engine learns that the previous endpoint
 /// is gone only when it reads the end of that endpoint's connection, possibly after this request.
@@ -67,7 +67,7 @@ impl Registration {
 /// Registers `url` behind its port, or with the engine of this machine. Returns `None` if that
 /// engine's socket cannot be named.
 pub(crate) async fn register(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     url: &StreamUrl,
     link: &LinkOptions,
     options: &Options,
@@ -94,7 +94,7 @@ pub(crate) async fn register(
     let place = socket.to_string();
     let registry = registry::start(socket, register, arrivals)?;
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
-    let state = waits.wait(&registry, until, |end, now| match end.name_state() {
+    let state = waiter.wait(&registry, until, |end, now| match end.name_state() {
         NameState::Requested => None,
         // The registry retries on its own.
         NameState::Refused(FaultCode::EndpointTaken, _) if now < grace => None,

@@ -7,7 +7,7 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// A link without a connection, used only to wait on.
 pub(crate) type Bells = Link<BellEnd>;
@@ -73,12 +73,12 @@ impl Watch {
     /// false once `until` has passed, even if the bell was rung.
     pub(crate) async fn rung(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         link: &Bells,
         until: Option<Tick>,
     ) -> bool {
         let (bell, seen) = (&self.bell, self.seen);
-        let rung = waits.wait(link, until, |_, _| {
+        let rung = waiter.wait(link, until, |_, _| {
             let now = bell.rung.load(Ordering::Relaxed);
             (now != seen).then_some(now)
         });

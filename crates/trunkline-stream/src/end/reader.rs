@@ -264,7 +264,7 @@ impl StreamEndpoint<ReaderEnd> {
         emptied
     }
 
-    pub(crate) fn leave_journal(&mut self) {
+    pub(crate) fn release_journal(&mut self) {
         self.inner.store = None;
     }
 }

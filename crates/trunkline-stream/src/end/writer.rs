@@ -322,7 +322,7 @@ impl StreamEndpoint<WriterEnd> {
     /// # Errors
     /// The journal could not be emptied: the next incarnation finds that there is nothing left to
     /// send.
-    pub(crate) fn leave_journal(
+    pub(crate) fn release_journal(
         &mut self,
         new_lineage: io::Result<Lineage>,
     ) -> Result<(), JournalError> {

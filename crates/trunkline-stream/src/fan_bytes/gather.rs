@@ -16,7 +16,7 @@ use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
 use crate::handle::{EndpointHandle, Environment};
 use crate::properties::{Monitor, Properties};
-use crate::wait::{Blocking, Waits};
+use crate::wait::{Blocking, Waiter};
 
 /// Creates the lanes of a reader, each with a buffer of its own.
 pub(crate) struct Writers {
@@ -142,12 +142,12 @@ impl FanInCore {
     /// writer. `decode` gets the form, the bytes and the number of elements.
     pub(crate) async fn read_run<T>(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         max: usize,
         timeout: Option<Duration>,
         decode: impl FnOnce(ElementForm, &[u8], usize) -> Result<Vec<T>, StreamError>,
     ) -> Result<Run<T>, StreamError> {
-        match self.acquire(waits, max, timeout).await? {
+        match self.acquire(waiter, max, timeout).await? {
             Acquired::Ended { writer, end } => Ok(Run::Ended { writer, end }),
             Acquired::Elements {
                 writer,
@@ -167,11 +167,11 @@ impl FanInCore {
     /// and the number of elements, at most `max`.
     pub(crate) async fn acquire(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Acquired<(&mut ReaderCore, usize)>, StreamError> {
-        match self.wait(waits, max, timeout).await? {
+        match self.wait(waiter, max, timeout).await? {
             Found::Ended(writer, end) => Ok(Acquired::Ended { writer, end }),
             Found::Elements(index, count) => {
                 let Source { member, core, .. } = &mut self.sources[index];
@@ -186,7 +186,7 @@ impl FanInCore {
     /// Waits for elements of any writer, or for the end of one. Writers take turns.
     async fn wait(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Found, StreamError> {
@@ -200,7 +200,7 @@ impl FanInCore {
             if let Some(found) = self.find(max).await? {
                 return Ok(found);
             }
-            if !watch.rung(waits, &self.bells, until).await {
+            if !watch.rung(waiter, &self.bells, until).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
                     what: "no writer has sent anything",
@@ -260,7 +260,7 @@ impl FanInCore {
     }
 
     /// Destroys the end; each writer learns how far its stream has been read.
-    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+    pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
         self.hub.close();
         self.registration = None;
         self.sources.append(&mut self.hub.lanes.take_fresh());
@@ -272,7 +272,7 @@ impl FanInCore {
             });
         }
         for mut source in std::mem::take(&mut self.sources) {
-            source.core.close(waits).await;
+            source.core.close(waiter).await;
             self.hub.remove(source.member.number);
         }
         self.bells.close(Clock::new().now());

@@ -18,7 +18,7 @@ use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_b
 use crate::error::StreamError;
 use crate::handle::Environment;
 use crate::properties::{Monitor, Properties};
-use crate::wait::{Blocking, Waits, block};
+use crate::wait::{Blocking, Waiter, block};
 
 /// Number of attempts to make room before waiting for it: a reader that joins meanwhile keeps the
 /// current elements.
@@ -76,12 +76,12 @@ impl FanOutCore {
     /// Writes `elements` elements from `bytes`: all of them, or none.
     pub(crate) async fn write(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         bytes: &[u8],
         elements: usize,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        self.wait_for_room(waits, bytes.len(), elements, timeout)
+        self.wait_for_room(waiter, bytes.len(), elements, timeout)
             .await?;
         // Only this program has the memory, so its positions are valid.
         let is_pushed = self.ring.push(bytes, elements as u64);
@@ -129,7 +129,7 @@ impl FanOutCore {
     /// Waits until this much fits, or makes room for it.
     pub(crate) async fn wait_for_room(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         bytes: usize,
         elements: usize,
         timeout: Option<Duration>,
@@ -163,7 +163,7 @@ impl FanOutCore {
         self.set_short_of_room(true);
         let mut found = true;
         while found && !self.has_room(bytes, elements) {
-            found = watch.rung(waits, &self.bells, until).await;
+            found = watch.rung(waiter, &self.bells, until).await;
         }
         self.set_short_of_room(false);
         match found || self.has_room(bytes, elements) {
@@ -213,7 +213,7 @@ impl FanOutCore {
     /// reader, or was lost there.
     pub(crate) async fn flush(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
@@ -239,7 +239,7 @@ impl FanOutCore {
             if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
                 return Ok(());
             }
-            if !watch.rung(waits, &self.bells, deadline).await {
+            if !watch.rung(waiter, &self.bells, deadline).await {
                 return Err(StreamError::Timeout {
                     timeout: timeout.unwrap_or_default(),
                     what: "not all elements have reached the requested state at every reader",
@@ -276,7 +276,7 @@ impl FanOutCore {
     /// lacks.
     pub(crate) async fn close(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         timeout: Option<Duration>,
     ) -> Vec<Undelivered> {
         self.hub.close();
@@ -287,22 +287,22 @@ impl FanOutCore {
                 end.link.close();
             });
         }
-        self.wait_closed(waits, &lanes, timeout).await;
+        self.wait_closed(waiter, &lanes, timeout).await;
         // The remaining elements of a slow reader are discarded, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
-        self.abort_lanes(waits, &slow, NOT_RECEIVED_IN_TIME).await;
+        self.abort_lanes(waiter, &slow, NOT_RECEIVED_IN_TIME).await;
         self.end(&lanes)
     }
 
-    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Undelivered> {
+    pub(crate) async fn abort(&mut self, waiter: &impl Waiter, reason: &str) -> Vec<Undelivered> {
         self.hub.close();
         let lanes = self.hub.present();
-        self.abort_lanes(waits, &lanes, reason).await;
+        self.abort_lanes(waiter, &lanes, reason).await;
         self.end(&lanes)
     }
 
-    async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>], reason: &str) {
+    async fn abort_lanes(&self, waiter: &impl Waiter, lanes: &[Lane<LaneEnd>], reason: &str) {
         for lane in lanes {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
@@ -311,7 +311,7 @@ impl FanOutCore {
         }
         // A lane is closed once its reader has reported its position, or its connection is gone.
         let soon = Some(Duration::from_secs(1));
-        self.wait_closed(waits, lanes, soon).await;
+        self.wait_closed(waiter, lanes, soon).await;
     }
 
     fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Undelivered> {
@@ -329,14 +329,14 @@ impl FanOutCore {
 
     async fn wait_closed(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         lanes: &[Lane<LaneEnd>],
         timeout: Option<Duration>,
     ) {
         let until = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         while !lanes.iter().all(is_closed) {
-            if !watch.rung(waits, &self.bells, until).await {
+            if !watch.rung(waiter, &self.bells, until).await {
                 return;
             }
         }
@@ -351,7 +351,7 @@ impl Drop for FanOutCore {
     fn drop(&mut self) {
         if self.bells.is_closed() {
         } else if std::thread::panicking() {
-            // The stream is incomplete, and the readers must not take it for complete.
+            // The stream is incomplete, and the readers must not treat it as complete.
             block(self.abort(&Blocking, PANICKED));
         } else {
             block(self.close(&Blocking, Some(CLOSE_TIMEOUT)));

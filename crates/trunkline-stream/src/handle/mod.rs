@@ -25,7 +25,7 @@ use crate::end::syncing::{self, Syncs};
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::Lineage;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub(crate) use self::environment::Environment;
 #[cfg(feature = "sim")]
@@ -84,12 +84,12 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
     /// Waits until `f` returns an answer; `None` on timeout or if the end is closed.
     pub(crate) async fn wait<R>(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         deadline: Option<Tick>,
         f: impl FnMut(&mut StreamEndpoint<S>, Tick) -> Option<R>,
     ) -> Option<R> {
         match self {
-            Self::Net(link) => waits.wait(link, deadline, f).await,
+            Self::Net(link) => waiter.wait(link, deadline, f).await,
             #[cfg(feature = "sim")]
             Self::Simulated(link) => {
                 let mut f = f;

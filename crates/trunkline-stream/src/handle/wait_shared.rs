@@ -10,7 +10,7 @@ use super::EndpointHandle;
 use super::catch_up::CatchUpBackoff;
 use crate::end::EndpointRole;
 use crate::error::StreamError;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// Time after which an end that has announced its wait polls again: the other end reads the
 /// announcement without a fence, and may have missed it.
@@ -63,7 +63,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
     /// The error that `end_error` returns when the condition can no longer come true.
     pub(crate) async fn wait_shared(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         wait_policy: &mut WaitPolicy,
         timeout: Option<Duration>,
         condition: &mut impl RingCondition,
@@ -87,14 +87,14 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
             }
             let soon = link.now().saturating_add(POLL_AGAIN_AFTER);
             let soon = until.map_or(soon, |until| until.min(soon));
-            match sleep(waits, link, Some(soon), &mut bells, condition, &end_error).await? {
+            match sleep(waiter, link, Some(soon), &mut bells, condition, &end_error).await? {
                 Woken::Found => break,
                 // The next bell is not requested at once; otherwise every element could cost one.
                 Woken::Bell => announces = false,
                 Woken::TimeOver if is_late() => return Ok(condition.holds()),
                 Woken::TimeOver if !announces => announces = true,
                 Woken::TimeOver => {
-                    match sleep(waits, link, until, &mut bells, condition, &end_error).await? {
+                    match sleep(waiter, link, until, &mut bells, condition, &end_error).await? {
                         Woken::Found => break,
                         Woken::Bell => announces = false,
                         Woken::TimeOver => return Ok(condition.holds()),
@@ -109,14 +109,14 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 
 /// Sleeps until the condition holds, a bell differs from `bells`, or the deadline passes.
 async fn sleep<S: EndpointRole + 'static>(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     link: &EndpointHandle<S>,
     until: Option<Tick>,
     bells: &mut (u64, bool),
     condition: &mut impl RingCondition,
     end_error: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
-    let woken = link.wait(waits, until, |end, _| {
+    let woken = link.wait(waiter, until, |end, _| {
         end.poll_ring();
         if condition.holds() {
             return Some(Ok(Woken::Found));

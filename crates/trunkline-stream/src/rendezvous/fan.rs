@@ -14,10 +14,10 @@ use crate::fan_bytes::{
     Terms, Writers,
 };
 use crate::options::Options;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub(crate) async fn fan_out(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     url: &str,
     data_type: DataType,
     options: FanOutOptions,
@@ -39,7 +39,7 @@ pub(crate) async fn fan_out(
     };
     let hub = Hub::new(readers, plan.terms(options.readers_max), bell);
     let wanted = options.readers_min.min(options.readers_max);
-    let registration = plan.gather(waits, &hub, &bells, wanted).await?;
+    let registration = plan.gather(waiter, &hub, &bells, wanted).await?;
     Ok(FanOutCore {
         hub,
         bells,
@@ -53,7 +53,7 @@ pub(crate) async fn fan_out(
 }
 
 pub(crate) async fn fan_in(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     url: &str,
     data_type: DataType,
     options: FanInOptions,
@@ -63,7 +63,7 @@ pub(crate) async fn fan_in(
     let writers = Writers::new(plan.shape, plan.is_touched(), bell.clone());
     let hub = Hub::new(writers, plan.terms(options.writers_max), bell);
     let wanted = options.writers_min.min(options.writers_max);
-    let registration = plan.gather(waits, &hub, &bells, wanted).await?;
+    let registration = plan.gather(waiter, &hub, &bells, wanted).await?;
     Ok(FanInCore::new(hub, bells, registration))
 }
 
@@ -94,7 +94,7 @@ impl Plan<'_, Here> {
     /// Registers the name, and waits until `wanted` peers have connected.
     async fn gather<O: Lanes>(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         hub: &Arc<Hub<O>>,
         bells: &Bells,
         wanted: usize,
@@ -107,10 +107,10 @@ impl Plan<'_, Here> {
             until,
             ..
         } = self;
-        let registered = register(waits, url, link, options, *until, hub.clone());
+        let registered = register(waiter, url, link, options, *until, hub.clone());
         let registration = registered.await?;
         while hub.len() < wanted {
-            if !watch.rung(waits, bells, *until).await {
+            if !watch.rung(waiter, bells, *until).await {
                 return Err(StreamError::NoPeer {
                     peer: None,
                     timeout: self.options.timeout.unwrap_or_default(),

@@ -17,7 +17,7 @@ use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::{DIRECTORY_PORT, Options};
 use crate::properties::HasProperties;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub(crate) struct Here;
 
@@ -42,7 +42,7 @@ impl World for Here {
 
     async fn start<S: HasProperties>(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         descriptors: &Descriptors,
@@ -58,7 +58,7 @@ impl World for Here {
             link: Arc::downgrade(&link),
             is_checked: options.is_checked,
         });
-        let registered = register(waits, url, &plan.link, options, plan.until, arrivals);
+        let registered = register(waiter, url, &plan.link, options, plan.until, arrivals);
         Ok((EndpointHandle::Net(link), registered.await?))
     }
 }

@@ -15,11 +15,11 @@ use crate::bytes::{ReaderCore, WriterCore};
 use crate::end::{ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::{JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// Creates a writer, or continues one from its journal.
 pub(super) async fn writer(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     mut plan: Plan<'_, impl World>,
     options: &JournalOptions,
 ) -> Result<WriterCore, StreamError> {
@@ -59,7 +59,7 @@ pub(super) async fn writer(
     if start.is_ended {
         link.close();
     }
-    let connected = plan.connect(waits, link, inner, None).await?;
+    let connected = plan.connect(waiter, link, inner, None).await?;
     let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
     // The journal's store owns the program's end of the ring. The core uses only the shape of its
@@ -75,7 +75,7 @@ pub(super) async fn writer(
 
 /// Creates a reader, or continues one from its journal.
 pub(super) async fn reader(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     mut plan: Plan<'_, impl World>,
     options: &JournalOptions,
 ) -> Result<ReaderCore, StreamError> {
@@ -117,7 +117,7 @@ pub(super) async fn reader(
     let mut inner = ReaderEnd::new(ring);
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
     inner.idle = plan.idle(&memory);
-    let connected = plan.connect(waits, link, inner, None).await?;
+    let connected = plan.connect(waiter, link, inner, None).await?;
     let started = connected.link.start_syncing(wakes);
     started.map_err(|cause| no_thread(&options.folder, cause))?;
     let core = ReaderCore::new(connected, consumer);

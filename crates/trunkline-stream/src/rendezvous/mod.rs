@@ -31,7 +31,7 @@ use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::Options;
 use crate::properties::HasProperties;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub(crate) use fan::{fan_in, fan_out};
 pub(crate) use here::Here;
@@ -48,7 +48,7 @@ pub(crate) trait World: Sized {
     /// Starts the end's link, and registers its name.
     async fn start<S: HasProperties>(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         descriptors: &Descriptors,
@@ -69,7 +69,7 @@ pub(crate) struct Plan<'w, W> {
 }
 
 pub(crate) async fn writer(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     world: &impl World,
     url: &str,
     data_type: DataType,
@@ -77,19 +77,19 @@ pub(crate) async fn writer(
 ) -> Result<WriterCore, StreamError> {
     let plan = Plan::new(world, url, data_type, options)?;
     if let Some(journal) = plan.options.journal.clone() {
-        return journaled::writer(waits, plan, &journal).await;
+        return journaled::writer(waiter, plan, &journal).await;
     }
     let memory = plan.memory()?;
     let mut inner = WriterEnd::new(memory.element_memory().consumer());
     inner.idle = plan.idle(&memory);
     let link = WriterLink::writer(plan.link.clone(), world.environment().now());
-    let connected = plan.connect(waits, link, inner, Some(&memory)).await?;
+    let connected = plan.connect(waiter, link, inner, Some(&memory)).await?;
     let ring = connected.memory_of_program(&memory).producer();
     Ok(WriterCore::new(connected, ring))
 }
 
 pub(crate) async fn reader(
-    waits: &impl Waits,
+    waiter: &impl Waiter,
     world: &impl World,
     url: &str,
     data_type: DataType,
@@ -97,14 +97,14 @@ pub(crate) async fn reader(
 ) -> Result<ReaderCore, StreamError> {
     let mut plan = Plan::new(world, url, data_type, options)?;
     if let Some(journal) = plan.options.journal.clone() {
-        return journaled::reader(waits, plan, &journal).await;
+        return journaled::reader(waiter, plan, &journal).await;
     }
     plan.link.drops = true;
     let memory = plan.memory()?;
     let mut inner = ReaderEnd::new(memory.element_memory().producer());
     inner.idle = plan.idle(&memory);
     let link = ReaderLink::reader(plan.link.clone(), world.environment().now());
-    let connected = plan.connect(waits, link, inner, Some(&memory)).await?;
+    let connected = plan.connect(waiter, link, inner, Some(&memory)).await?;
     let ring = connected.memory_of_program(&memory).consumer();
     Ok(ReaderCore::new(connected, ring))
 }
@@ -207,7 +207,7 @@ impl<'w, W: World> Plan<'w, W> {
     /// Starts the link, registers the name, and waits for the peer.
     async fn connect<S: HasProperties>(
         &self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         link: trunkline_proto::stream::Link<S::Half>,
         inner: S,
         memory: Option<&Arc<StreamMemory>>,
@@ -233,10 +233,10 @@ impl<'w, W: World> Plan<'w, W> {
             true => end,
             false => end.without_sharing(),
         };
-        let started = self.world.start(waits, self, end, &descriptors);
+        let started = self.world.start(waiter, self, end, &descriptors);
         let (link, registration) = started.await?;
         link.with(|end, _, _| end.start_dialling());
-        let connected = link.wait(waits, self.until, |end, _| {
+        let connected = link.wait(waiter, self.until, |end, _| {
             if end.is_ready() || self.needs_no_peer {
                 return Some(Ok(()));
             }

@@ -36,7 +36,7 @@ use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions, SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
 use crate::rendezvous::{Plan, World};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub use self::program::{SimReader, SimWriter};
 pub use crate::directory::SimulatedBell as Bell;
@@ -140,7 +140,7 @@ impl World for Arc<Process> {
     /// Places an end in this process.
     async fn start<S: HasProperties>(
         &self,
-        _: &impl Waits,
+        _: &impl Waiter,
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         _: &Descriptors,

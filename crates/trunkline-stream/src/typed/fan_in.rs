@@ -10,7 +10,7 @@ use crate::error::StreamError;
 use crate::fan_bytes::{Acquired, FanInCore, FanInOptions, PeerStatus, Run};
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of streams of elements of type `T` from any number of writers.
 ///
@@ -44,19 +44,19 @@ pub struct FanInReader<T: Element> {
 
 impl<T: Element> FanInReader<T> {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         options: FanInOptions,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::fan_in(waits, url, T::data_type(), options).await?,
+            core: rendezvous::fan_in(waiter, url, T::data_type(), options).await?,
             of: PhantomData,
         })
     }
 
     async fn read_impl(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Run<T>, StreamError> {
@@ -65,7 +65,7 @@ impl<T: Element> FanInReader<T> {
             T::append(bytes, &mut elements)?;
             Ok(elements)
         };
-        self.core.read_run(waits, max, timeout, append).await
+        self.core.read_run(waiter, max, timeout, append).await
     }
 }
 

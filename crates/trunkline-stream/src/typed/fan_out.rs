@@ -12,7 +12,7 @@ use crate::error::StreamError;
 use crate::fan_bytes::{FanOutCore, FanOutOptions, PeerStatus, Undelivered};
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The writer of a stream of elements of type `T` with any number of readers, each of which
 /// gets everything.
@@ -56,12 +56,12 @@ pub struct FanOutWriter<T: Element> {
 
 impl<T: Element> FanOutWriter<T> {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         options: FanOutOptions,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::fan_out(waits, url, T::data_type(), options).await?,
+            core: rendezvous::fan_out(waiter, url, T::data_type(), options).await?,
             scratch: Vec::new(),
             of: PhantomData,
         })

@@ -16,7 +16,7 @@ use crate::fan_bytes::{
 };
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// A writer with several readers for elements of any Trunkline type, which is given at creation.
 ///
@@ -38,13 +38,13 @@ pub struct FanInValueReader {
 
 impl FanOutValueWriter {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         data_type: &DataType,
         options: FanOutOptions,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::fan_out(waits, url, data_type.clone(), options).await?,
+            core: rendezvous::fan_out(waiter, url, data_type.clone(), options).await?,
             encoder: ValueEncoder::new(data_type),
         })
     }
@@ -92,13 +92,13 @@ forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         data_type: &DataType,
         options: FanInOptions,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::fan_in(waits, url, data_type.clone(), options).await?,
+            core: rendezvous::fan_in(waiter, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
         })
     }
@@ -109,7 +109,7 @@ impl FanInValueReader {
 
     async fn read_impl(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Run<Value>, StreamError> {
@@ -118,7 +118,7 @@ impl FanInValueReader {
             let values = values.map(|one| decode_exact(&self.data_type, one));
             Ok(values.collect::<Result<_, _>>()?)
         };
-        self.core.read_run(waits, max, timeout, decode).await
+        self.core.read_run(waiter, max, timeout, decode).await
     }
 }
 

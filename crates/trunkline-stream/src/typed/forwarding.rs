@@ -48,7 +48,7 @@ macro_rules! forward {
             #[inline]
             async fn write_impl(
                 &mut self,
-                waits: &impl Waits,
+                waiter: &impl Waiter,
                 elements: &[$t],
                 timeout: Option<Duration>,
             ) -> Result<(), StreamError> {
@@ -58,7 +58,7 @@ macro_rules! forward {
                         self.core.check_element(element.len() + element::LENGTH_BYTES)?;
                     }
                 }
-                self.core.write(waits, bytes, elements.len(), timeout).await
+                self.core.write(waiter, bytes, elements.len(), timeout).await
             }
         }
     };
@@ -71,14 +71,14 @@ macro_rules! forward {
 
             async fn write_impl(
                 &mut self,
-                waits: &impl Waits,
+                waiter: &impl Waiter,
                 values: &[Value],
                 timeout: Option<Duration>,
             ) -> Result<(), StreamError> {
                 let (form, core) = (self.core.form, &mut self.core);
                 let check = |bytes| core.check_element(bytes);
                 let bytes = self.encoder.encode(form, values, check)?;
-                core.write(waits, bytes, values.len(), timeout).await
+                core.write(waiter, bytes, values.len(), timeout).await
             }
 
             /// Waits for room for one element of `size` bytes. Returns the number of elements that

@@ -11,7 +11,7 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of a stream of elements of type `T`.
 ///
@@ -38,11 +38,11 @@ pub struct Reader<T: Element> {
 
 impl<T: Element> Reader<T> {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::reader(waits, &Here, url, T::data_type(), options).await?;
+        let core = rendezvous::reader(waiter, &Here, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             one: Vec::new(),
@@ -83,11 +83,11 @@ impl<T: Element> Reader<T> {
 
     async fn read_impl(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         wanted: Wanted,
         timeout: Option<Duration>,
     ) -> Result<Vec<T>, StreamError> {
-        let count = self.core.wait_for(waits, wanted, timeout).await?;
+        let count = self.core.wait_for(waiter, wanted, timeout).await?;
         let mut elements = Vec::with_capacity(count);
         let bytes = self.core.region(count)?;
         let len = bytes.len();

@@ -12,7 +12,7 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// A reader for elements of any Trunkline type, which is given at creation.
 ///
@@ -25,13 +25,13 @@ pub struct ValueReader {
 
 impl ValueReader {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         data_type: &DataType,
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::reader(waits, &Here, url, data_type.clone(), options).await?,
+            core: rendezvous::reader(waiter, &Here, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
         })
     }
@@ -61,11 +61,11 @@ impl ValueReader {
 
     async fn read_impl(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         wanted: Wanted,
         timeout: Option<Duration>,
     ) -> Result<Vec<Value>, StreamError> {
-        let count = self.core.wait_for(waits, wanted, timeout).await?;
+        let count = self.core.wait_for(waiter, wanted, timeout).await?;
         self.take(count, element::check_equal_values)
     }
 

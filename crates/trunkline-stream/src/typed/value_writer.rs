@@ -13,7 +13,7 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// A writer for elements of any Trunkline type, which is given at creation.
 ///
@@ -39,13 +39,13 @@ pub struct ValueWriter {
 
 impl ValueWriter {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         data_type: &DataType,
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::writer(waits, &Here, url, data_type.clone(), options).await?,
+            core: rendezvous::writer(waiter, &Here, url, data_type.clone(), options).await?,
             encoder: ValueEncoder::new(data_type),
             unwritten: Vec::new(),
         })

@@ -13,7 +13,7 @@ use crate::error::StreamError;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
-use crate::wait::{Blocking, Task, Waits, block};
+use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The writer of a stream of elements of type `T`.
 ///
@@ -47,11 +47,11 @@ pub struct Writer<T: Element> {
 
 impl<T: Element> Writer<T> {
     async fn create_impl(
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::writer(waits, &Here, url, T::data_type(), options).await?;
+        let core = rendezvous::writer(waiter, &Here, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             scratch: Vec::new(),

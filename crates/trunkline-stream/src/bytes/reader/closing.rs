@@ -7,14 +7,14 @@ use trunkline_proto::stream::{ReaderLink, StreamClose};
 use super::ReaderCore;
 use crate::end::{ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// Longest wait, once everything has arrived, for the writer to learn of it.
 const LINGER: Duration = Duration::from_secs(3);
 
 impl ReaderCore {
     /// Destroys the end, and sends the writer the position that the reader reached.
-    pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
+    pub(crate) async fn destroy(&mut self, waiter: &impl Waiter) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
@@ -27,7 +27,7 @@ impl ReaderCore {
                 let is_gone = has_journal && !end.link.is_connected();
                 (end.link.is_over() || is_gone).then_some(())
             };
-            let _writer_knows = self.link.wait(waits, Some(soon), writer_knows).await;
+            let _writer_knows = self.link.wait(waiter, Some(soon), writer_knows).await;
         }
         self.link.with(|end, _, _| {
             end.poll_ring();
@@ -37,7 +37,7 @@ impl ReaderCore {
         let gone = |end: &mut StreamEndpoint<ReaderEnd>, _| {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
-        let _is_gone = self.link.wait(waits, Some(soon), gone).await;
+        let _is_gone = self.link.wait(waiter, Some(soon), gone).await;
         let emptied = self.finish_journal();
         self.link.close(soon);
         self.registration = None;
@@ -45,8 +45,8 @@ impl ReaderCore {
     }
 
     /// Destroys an end without a journal, which cannot fail.
-    pub(crate) async fn close(&mut self, waits: &impl Waits) {
-        let _nothing = self.destroy(waits).await;
+    pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
+        let _nothing = self.destroy(waiter).await;
     }
 }
 

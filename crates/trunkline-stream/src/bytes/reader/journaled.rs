@@ -3,7 +3,7 @@
 use super::ReaderCore;
 use crate::error::StreamError;
 use crate::journal::{Commit, Durability, JournalError, JournalOptions};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// When elements count as read, and how durable a commit is.
 #[derive(Clone, Copy, Debug)]
@@ -28,15 +28,15 @@ impl ReaderCore {
     /// is done with the previous elements.
     pub(super) async fn commit_before_read(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
     ) -> Result<(), StreamError> {
         match self.journal {
-            Some(commits) if commits.commit == Commit::ByNextRead => self.commit(waits).await,
+            Some(commits) if commits.commit == Commit::ByNextRead => self.commit(waiter).await,
             _ => Ok(()),
         }
     }
 
-    pub(crate) async fn commit(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
+    pub(crate) async fn commit(&mut self, waiter: &impl Waiter) -> Result<(), StreamError> {
         let Some(mark) = self.append_commit()? else {
             return Ok(());
         };
@@ -44,7 +44,7 @@ impl ReaderCore {
             .journal
             .is_some_and(|commits| commits.durability == Durability::Disk)
         {
-            let safe = self.link.wait(waits, None, |end, _| {
+            let safe = self.link.wait(waiter, None, |end, _| {
                 let is_safe = end.is_committed(mark);
                 is_safe.map(|is_safe| is_safe.then_some(())).transpose()
             });
@@ -81,7 +81,7 @@ impl ReaderCore {
         if self.link.is_closed() {
             return;
         }
-        self.link.with(|end, _, _| end.leave_journal());
+        self.link.with(|end, _, _| end.release_journal());
         self.link.close(self.link.now());
         self.registration = None;
     }

@@ -22,7 +22,7 @@ use crate::error::StreamError;
 use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub use self::region::{ByteRegion, Region};
 
@@ -154,16 +154,16 @@ impl ReaderCore {
     /// many as it asked for, those before a gap, or the rest of a stream that has ended (NS-48).
     pub(crate) async fn wait_for(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         wanted: Wanted,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
         if self.journal.is_some() {
-            self.commit_before_read(waits).await?;
+            self.commit_before_read(waiter).await?;
         }
         match wanted {
             Wanted::Exactly(count) if self.has(count) => Ok(count),
-            Wanted::Exactly(count) => self.wait_long(waits, count, timeout).await,
+            Wanted::Exactly(count) => self.wait_long(waiter, count, timeout).await,
             Wanted::Available => {
                 let count = self.available();
                 if count > 0 {
@@ -171,7 +171,7 @@ impl ReaderCore {
                 }
                 // Takes in data that has arrived but is not in the ring yet, and detects the end of
                 // the stream.
-                match self.wait_long(waits, 1, Some(Duration::ZERO)).await {
+                match self.wait_long(waiter, 1, Some(Duration::ZERO)).await {
                     Ok(_) => Ok(self.available()),
                     Err(StreamError::Timeout { .. }) => Ok(0),
                     Err(error) => Err(error),
@@ -217,7 +217,7 @@ impl ReaderCore {
 
     async fn wait_long(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
@@ -228,10 +228,10 @@ impl ReaderCore {
             });
         }
         if self.is_shared {
-            return self.wait_in_shared(waits, count, timeout).await;
+            return self.wait_in_shared(waiter, count, timeout).await;
         }
         let link = self.link.clone();
-        let found = link.wait(waits, link.deadline(timeout), |end, _| {
+        let found = link.wait(waiter, link.deadline(timeout), |end, _| {
             end.poll_ring();
             if self.has(count) {
                 return Some(Ok(count));
@@ -261,7 +261,7 @@ impl ReaderCore {
 
     async fn wait_in_shared(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
@@ -278,7 +278,7 @@ impl ReaderCore {
             return Ok(count);
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut elements, end_of_stream_error);
+        let found = link.wait_shared(waiter, policy, timeout, &mut elements, end_of_stream_error);
         match found.await {
             Ok(true) => Ok(count),
             Ok(false) => Err(self.link.wait_error(timeout, NOT_ARRIVED)),

@@ -7,7 +7,7 @@ use trunkline_proto::stream::Left;
 use super::WriterCore;
 use crate::end::{StreamEndpoint, WriterEnd};
 use crate::journal::JournalError;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 /// Default time for which closing a writer waits for the reader to receive everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +40,11 @@ impl WriterCore {
     /// Ends the stream: waits until the reader has received everything, and reports the elements
     /// that it has not received. After a timeout, a journal keeps those elements. Without a journal
     /// they are discarded and the reader is notified, because it would otherwise wait for them.
-    pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
+    pub(crate) async fn close(
+        &mut self,
+        waiter: &impl Waiter,
+        timeout: Option<Duration>,
+    ) -> Closed {
         let ended = self.link.with(|end, _, _| {
             end.end_journal()?;
             end.poll_ring();
@@ -54,19 +58,19 @@ impl WriterCore {
         let closed = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
         let is_closed = self
             .link
-            .wait(waits, self.link.deadline(timeout), closed)
+            .wait(waiter, self.link.deadline(timeout), closed)
             .await;
         match is_closed {
             Some(()) => self.end(None),
             // The next incarnation of this end sends the rest.
             None if self.journal.is_some() => self.end(None),
-            None => self.abort(waits, NOT_RECEIVED_IN_TIME).await,
+            None => self.abort(waiter, NOT_RECEIVED_IN_TIME).await,
         }
     }
 
     /// Stops sending elements, and tells the reader why. Waits at most one second to learn how much
     /// the reader has received.
-    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
+    pub(crate) async fn abort(&mut self, waiter: &impl Waiter, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.poll_ring();
             end.link.abort(reason);
@@ -74,15 +78,15 @@ impl WriterCore {
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
         // The link is closed once the reader has reported its position, or the connection is gone.
         let settled = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_settled = self.link.wait(waits, Some(soon), settled).await;
+        let _is_settled = self.link.wait(waiter, Some(soon), settled).await;
         self.end(None)
     }
 
-    /// Closes the link and leaves the journal. `journal_error` is the reason why the end of the
+    /// Closes the link and releases the journal. `journal_error` is the reason why the end of the
     /// stream could not be recorded in the journal, if any.
     fn end(&mut self, journal_error: Option<JournalError>) -> Closed {
         let Left { elements, in_doubt } = self.link.with(|end, _, _| end.left());
-        let emptied = self.leave_journal();
+        let emptied = self.release_journal();
         self.link.close(self.link.now());
         self.registration = None;
         Closed {
@@ -100,7 +104,7 @@ impl Drop for WriterCore {
         } else if self.link.is_closed() {
             // Already closed or aborted by the program.
         } else if std::thread::panicking() {
-            // The stream is incomplete, and the reader must not take it for complete. Does not
+            // The stream is incomplete, and the reader must not treat it as complete. Does not
             // wait, because the reader may belong to the part of the program that panicked.
             self.link.with(|end, _, _| {
                 end.poll_ring();

@@ -9,7 +9,7 @@ use super::{WriterCore, end_of_stream_error};
 use crate::end::{EndpointRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::RingCondition;
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 const NOT_REACHED: &str = "not all elements have reached the requested state";
 
@@ -41,7 +41,7 @@ impl WriterCore {
     /// Sends everything now, and waits until it has reached the state `until`.
     pub(crate) async fn flush(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
@@ -53,7 +53,7 @@ impl WriterCore {
         }
         // Waking the reader shows whether it still shares the ring.
         if self.is_shared {
-            return self.flush_shared(waits, until, timeout).await;
+            return self.flush_shared(waiter, until, timeout).await;
         }
         let written = self.ring.written_elements();
         self.flushes_each_element = written.saturating_sub(self.flushed) <= 1;
@@ -77,7 +77,7 @@ impl WriterCore {
         }
         let reached = self
             .link
-            .wait(waits, self.link.deadline(timeout), |end, _| {
+            .wait(waiter, self.link.deadline(timeout), |end, _| {
                 if end.link.is_reached(until, position) {
                     return Some(Ok(()));
                 }
@@ -104,7 +104,7 @@ impl WriterCore {
     /// [`flush`](Self::flush) for a ring shared by both ends: nothing has to be sent.
     async fn flush_shared(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
@@ -131,7 +131,7 @@ impl WriterCore {
             return Ok(());
         }
         let (link, policy) = (&self.link, &mut self.wait_policy);
-        let found = link.wait_shared(waits, policy, timeout, &mut read, end_of_stream_error);
+        let found = link.wait_shared(waiter, policy, timeout, &mut read, end_of_stream_error);
         match found.await? {
             true => Ok(()),
             false => Err(self.link.wait_error(timeout, NOT_REACHED)),

@@ -7,7 +7,7 @@ use trunkline_proto::message::stream::Until;
 use super::{WriterCore, end_of_stream_error};
 use crate::error::StreamError;
 use crate::journal::{Durability, JournalError};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 impl WriterCore {
     pub(crate) fn with_journal(mut self, durability: Durability) -> Self {
@@ -20,7 +20,7 @@ impl WriterCore {
     #[cold]
     pub(super) async fn write_journaled(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         bytes: &[u8],
         elements: usize,
         timeout: Option<Duration>,
@@ -39,7 +39,7 @@ impl WriterCore {
             None => {
                 let found = self
                     .link
-                    .wait(waits, self.link.deadline(timeout), |end, _| {
+                    .wait(waiter, self.link.deadline(timeout), |end, _| {
                         if let Some(error) = end_of_stream_error(&end.link) {
                             return Some(Err(error));
                         }
@@ -57,7 +57,7 @@ impl WriterCore {
             }
         };
         if self.journal == Some(Durability::Disk) {
-            let safe = self.link.wait(waits, None, |end, _| {
+            let safe = self.link.wait(waiter, None, |end, _| {
                 let is_safe = end.is_written(mark);
                 is_safe.map(|is_safe| is_safe.then_some(())).transpose()
             });
@@ -83,16 +83,16 @@ impl WriterCore {
     }
 
     /// Leaves the journal to the next incarnation, or empties it if the stream has ended.
-    pub(super) fn leave_journal(&mut self) -> Result<(), JournalError> {
+    pub(super) fn release_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
-        self.link.with(|end, _, _| end.leave_journal(lineage))
+        self.link.with(|end, _, _| end.release_journal(lineage))
     }
 
     /// Closes the end without ending the stream.
     pub(super) fn leave(&mut self) {
         if !self.link.is_closed() {
             // There is no caller to return the error to; the properties show it.
-            let _ = self.leave_journal();
+            let _ = self.release_journal();
             self.link.close(self.link.now());
             self.registration = None;
         }

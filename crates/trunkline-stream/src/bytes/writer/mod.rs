@@ -17,7 +17,7 @@ use crate::error::StreamError;
 use crate::handle::{EndpointHandle, RingCondition, WaitPolicy};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
-use crate::wait::Waits;
+use crate::wait::Waiter;
 
 pub use self::closed::Closed;
 pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_RECEIVED_IN_TIME, PANICKED};
@@ -139,19 +139,19 @@ impl WriterCore {
     /// Writes `elements` elements from `bytes`: all of them, or none.
     pub(crate) async fn write(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         bytes: &[u8],
         elements: usize,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
         self.check_open()?;
         if self.journal.is_some() {
-            return self.write_journaled(waits, bytes, elements, timeout).await;
+            return self.write_journaled(waiter, bytes, elements, timeout).await;
         }
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
-        self.wait_for_room(waits, bytes.len(), elements, timeout)
+        self.wait_for_room(waiter, bytes.len(), elements, timeout)
             .await?;
         self.push(bytes, elements as u64);
         Ok(())
@@ -245,7 +245,7 @@ impl WriterCore {
     #[cold]
     pub(crate) async fn wait_for_room(
         &mut self,
-        waits: &impl Waits,
+        waiter: &impl Waiter,
         bytes: usize,
         elements: usize,
         timeout: Option<Duration>,
@@ -261,7 +261,7 @@ impl WriterCore {
                 return Ok(());
             }
             let (link, policy) = (&self.link, &mut self.wait_policy);
-            let found = link.wait_shared(waits, policy, timeout, &mut room, end_of_stream_error);
+            let found = link.wait_shared(waiter, policy, timeout, &mut room, end_of_stream_error);
             return match found.await? {
                 true => Ok(()),
                 false => Err(self.link.wait_error(timeout, NO_ROOM)),
@@ -270,7 +270,7 @@ impl WriterCore {
         let ring = &mut self.ring;
         let until = self.link.deadline(timeout);
         let (bytes, count) = (bytes as u64, elements as u64);
-        let found = self.link.wait(waits, until, |end, _| {
+        let found = self.link.wait(waiter, until, |end, _| {
             if let Some(error) = end_of_stream_error(&end.link) {
                 return Some(Err(error));
             }

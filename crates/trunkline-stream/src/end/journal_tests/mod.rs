@@ -203,7 +203,7 @@ fn an_end_that_is_known_is_safe() {
         .as_mut()
         .unwrap()
         .end
-        .leave_journal(Ok([9; 8]))
+        .release_journal(Ok([9; 8]))
         .unwrap();
     let disk = world.disk(0);
     let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
