@@ -10,7 +10,7 @@
 //!      v                                                     v
 //!   Link<E: Endpoint>                                     Server: connection threads, acceptor
 //!      | the waiting thread drives; a background             | each session: an Endpoint
-//!      | thread while no thread waits                        |
+//!      | thread while no thread is waiting                   |
 //!      v                                                     v
 //!   Transport { receive half, send half } ~~~ TCP, pipe ~~~ Transport { receive half, send half }
 //! ```

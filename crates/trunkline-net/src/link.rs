@@ -5,7 +5,7 @@
 //!   wait_until  the caller's thread reads the socket while it waits; other waiters are parked, and
 //!               one of them takes over the role
 //!   poll_until  a task: woken after every change; the background thread drives meanwhile
-//!   background  dials, and drives while no thread waits
+//!   background  dials, and drives while no thread is waiting
 //! ```
 //!
 //! `Driven` implements the turns of the driving thread: sleep, read, deliver, send. `Connection` is

@@ -1,5 +1,5 @@
 //! The role of driving a connection. A waiting thread holds the role; a background thread holds it
-//! only while no thread waits.
+//! only while no thread is waiting.
 //!
 //! ```text
 //!                a waiter arrives
@@ -16,7 +16,7 @@
 //! Every waiter that does not drive is *parked*. The driver wakes the parked waiters after every
 //! change, and a waiter that leaves while the role is free passes it on. *Tasks* are waiters of
 //! asynchronous code. They cannot drive, so the background thread drives while there are tasks and
-//! no thread waits. While the connection is *offline*, the only work is to dial, which the
+//! no thread is waiting. While the connection is *offline*, the only work is to dial, which the
 //! background thread does.
 //!
 //! A waiter that takes over from the sleeping background thread *mutes* its sleep: arriving data no
@@ -226,7 +226,7 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// The main loop of the background thread: drives while no thread waits, until
+    /// The main loop of the background thread: drives while no thread is waiting, until
     /// [`stop`](Self::stop).
     ///
     /// `turn` drives once. Around its sleep it calls [`fall_asleep`](State::fall_asleep) and
@@ -416,7 +416,8 @@ impl<T> State<T> {
         *self.moment.get_or_insert_with(self.read)
     }
 
-    /// Returns true if the background thread should take the role: it is free and no thread waits.
+    /// Returns true if the background thread should take the role: it is free and no thread is
+    /// waiting.
     fn is_neglected(&mut self, idle: Duration) -> bool {
         if self.holder != Holder::Nobody {
             return false;

@@ -15,11 +15,11 @@ use crate::waits::Waits;
 /// its private copy of it. It checks the plausibility of the other end's position, because the
 /// other end may be a faulty or hostile program.
 ///
-/// An end with nothing to do announces that it *waits* before it sleeps, then checks once more. The
-/// other end checks for a waiter after it has moved its position. A full fence between the two
-/// steps on each side guarantees that at least one end sees the other. The announcement is a count
-/// of waits, which only the waiting end writes. The count shows the other end whether it has
-/// already sent a wake-up for this wait.
+/// An end with nothing to do announces that it *is waiting* before it sleeps, then checks once
+/// more. The other end checks for a waiter after it has moved its position. A full fence between
+/// the two steps on each side guarantees that at least one end sees the other. The announcement is
+/// a count of waits, which only the waiting end writes. The count shows the other end whether it
+/// has already sent a wake-up for this wait.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RingHeader {
@@ -61,7 +61,7 @@ impl std::error::Error for Corrupt {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     pub count: usize,
-    /// True if the other end waits for this step and must be woken.
+    /// True if the other end is waiting for this step and must be woken.
     pub wake: bool,
 }
 
@@ -70,7 +70,7 @@ impl RingMemory {
     /// a power of two, is the number of bytes at `bytes`.
     ///
     /// # Panics
-    /// `capacity` is not a power of two.
+    /// If `capacity` is not a power of two.
     ///
     /// # Safety
     /// `header` and `capacity` bytes at `bytes` are valid for reads and writes, and aligned, for as
@@ -135,7 +135,7 @@ impl RingMemory {
 /// Creates a byte ring in private memory, with room for `capacity` bytes.
 ///
 /// # Panics
-/// `capacity` is not a power of two.
+/// If `capacity` is not a power of two.
 pub fn byte_ring(capacity: usize) -> (ByteProducer, ByteConsumer) {
     assert!(
         capacity.is_power_of_two(),

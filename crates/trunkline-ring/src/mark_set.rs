@@ -287,7 +287,7 @@ impl MarkSet {
     ///
     /// # Panics
     ///
-    /// Only if `each` panics. The marks that were not passed on are then in the set again, but no
+    /// If `each` panics. The marks that were not passed on are then in the set again, but no
     /// wake-up will be requested for them.
     #[inline]
     pub fn take(&self, cursor: &mut Cursor, limit: usize, each: &mut impl FnMut(u32)) -> Taken {

@@ -10,7 +10,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Announces that this end waits. The caller then checks the ring once more.
+    /// Announces that this end is waiting. The caller then checks the ring once more.
     pub(crate) fn say(&mut self, own: &AtomicU64) {
         self.own = self.own.wrapping_add(1);
         own.store(self.own, Ordering::Relaxed);
@@ -19,8 +19,8 @@ impl Waits {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns true if the other end waits; call it after serving the other end. Returns true once
-    /// per wait.
+    /// Returns true if the other end is waiting; call it after serving the other end. Returns true
+    /// once per wait.
     pub(crate) fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
         fence(Ordering::SeqCst);
         self.glance(other)

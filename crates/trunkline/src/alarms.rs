@@ -1,5 +1,5 @@
-//! Keeps the states of alarms over restarts, and their journal (H-11), on a thread of its own. Without
-//! a store, keeps the newest entries in memory.
+//! Keeps the states of alarms across restarts, and their journal (H-11), on a thread of its own.
+//! Without a store, keeps the newest entries in memory.
 
 use std::collections::VecDeque;
 use std::io;

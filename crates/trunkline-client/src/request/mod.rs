@@ -276,7 +276,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) requests: &'a mut Requests,
     /// The fault of unanswered items, or of the whole request.
     pub(crate) fault: Option<Fault>,
-    /// True if the program waits for the answer.
+    /// True if the program is waiting for the answer.
     pub(crate) wanted: bool,
 }
 

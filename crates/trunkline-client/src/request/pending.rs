@@ -44,8 +44,8 @@ pub(crate) struct Requests {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: AnyRequest,
-    /// Number of items if the program waits for the answer. `None` for the client's own requests,
-    /// and for abandoned requests.
+    /// Number of items if the program is waiting for the answer. `None` for the client's own
+    /// requests, and for abandoned requests.
     pub(crate) program_items: Option<usize>,
     /// True if handles cannot be used until it is answered.
     pub(crate) restoring: bool,
@@ -543,7 +543,7 @@ impl Requests {
         }
     }
 
-    /// Stores the answer of a removed request, if the program waits for it.
+    /// Stores the answer of a removed request, if the program is waiting for it.
     fn answer(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
         let wanted = pending.program_items;
         let answer = pending.request.end(Ending {

@@ -1,4 +1,4 @@
-//! Keeps the states of alarms over restarts, and their journal (H-11): what is kept, and in which
+//! Keeps the states of alarms across restarts, and their journal (H-11): what is kept, and in which
 //! steps. The host says where.
 
 use std::collections::HashMap;

@@ -20,7 +20,7 @@ pub trait History: Send + Sync {
     /// [`HistoryError`]; none of them is recorded until it is called again.
     fn follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), HistoryError>;
 
-    /// Returns true if nothing waits to be recorded.
+    /// Returns true if nothing is waiting to be recorded.
     fn is_idle(&self) -> bool;
 
     /// Records what happened until now, and returns when it is durable. Only one call runs at a

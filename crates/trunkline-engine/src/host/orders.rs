@@ -25,7 +25,7 @@ pub trait Administrator: Send + Sync {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Order {
-    /// Deploy a library. With a store it stays deployed over restarts.
+    /// Deploy a library. With a store it stays deployed across restarts.
     Deploy {
         library: LibraryDefinition,
         replace: bool,

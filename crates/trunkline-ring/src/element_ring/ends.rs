@@ -122,8 +122,8 @@ impl ElementProducer {
     /// place.
     ///
     /// # Panics
-    /// There is not enough room. This is a programming error, because the bytes could not have been
-    /// written.
+    /// If there is not enough room. This is a programming error, because the bytes could not have
+    /// been written.
     #[inline]
     pub fn commit(&mut self, bytes: u64, elements: u64) {
         assert!(
@@ -134,9 +134,9 @@ impl ElementProducer {
         self.give(bytes as usize, elements);
     }
 
-    /// Returns true if the consumer waits for the bytes just published and must be woken. Call it
-    /// after publishing. It costs a full fence, so one call for many elements is better than a call
-    /// for each.
+    /// Returns true if the consumer is waiting for the bytes just published and must be woken. Call
+    /// it after publishing. It costs a full fence, so one call for many elements is better than a
+    /// call for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         self.waits
@@ -145,7 +145,7 @@ impl ElementProducer {
 
     /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
     /// writing an element. It may miss a consumer that begins to wait at the same moment, so the
-    /// consumer must check again some time after it announced that it waits.
+    /// consumer must check again some time after it announced that it is waiting.
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
         self.waits
@@ -364,7 +364,7 @@ impl ElementConsumer {
     /// Releases the next `bytes`, in which `elements` elements end, after their use in place.
     ///
     /// # Panics
-    /// Fewer bytes or elements are available, which is a programming error.
+    /// If fewer bytes or elements are available, which is a programming error.
     #[inline]
     pub fn release(&mut self, bytes: u64, elements: u64) {
         assert!(
@@ -375,9 +375,9 @@ impl ElementConsumer {
         self.take(bytes as usize, elements);
     }
 
-    /// Returns true if the producer waits for the bytes just released and must be woken. Call it
-    /// after releasing. It costs a full fence, so one call for many releases is better than a call
-    /// for each.
+    /// Returns true if the producer is waiting for the bytes just released and must be woken. Call
+    /// it after releasing. It costs a full fence, so one call for many releases is better than a
+    /// call for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         self.waits
@@ -386,7 +386,7 @@ impl ElementConsumer {
 
     /// Like [`must_wake`](Self::must_wake), but without its fence, which would cost more than
     /// reading an element. It may miss a producer that begins to wait at the same moment, so the
-    /// producer must check again some time after it announced that it waits.
+    /// producer must check again some time after it announced that it is waiting.
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
         self.waits

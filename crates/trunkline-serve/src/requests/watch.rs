@@ -151,7 +151,7 @@ impl Watches {
         more
     }
 
-    /// Returns true if a pattern waits until updates have been taken.
+    /// Returns true if a pattern is waiting until updates have been taken.
     pub(crate) fn is_waiting(&self) -> bool {
         let mut entries = self.by_number.values();
         entries.any(|entry| entry.progress == WatchProgress::Waits)

@@ -107,8 +107,8 @@ pub struct Properties {
     pub journal: Option<JournalError>,
 }
 
-/// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits; for
-/// example, for a watchdog or a display. After the endpoint is gone, it returns the last
+/// Reads an endpoint's properties from any thread, even while the endpoint's own thread is waiting;
+/// for example, for a watchdog or a display. After the endpoint is gone, it returns the last
 /// properties.
 #[derive(Clone)]
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);

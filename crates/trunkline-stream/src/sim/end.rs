@@ -33,7 +33,7 @@ pub(crate) struct SimEnd<S: EndpointRole + 'static> {
 
 #[derive(Default)]
 struct State {
-    /// Set while a program waits, with the deadline of the wait.
+    /// Set while a program is waiting, with the deadline of the wait.
     waits: Option<Option<Tick>>,
     is_touched: bool,
     closes_by: Option<Tick>,

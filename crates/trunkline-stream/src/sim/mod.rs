@@ -169,7 +169,7 @@ pub trait SimEndpoint: Send + Sync {
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
     /// Admits a peer that arrived with these bytes.
     fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
-    /// The deadline of the program's wait; `None` if no program waits.
+    /// The deadline of the program's wait; `None` if no program is waiting.
     fn waits(&self) -> Option<Option<Tick>>;
     /// Returns true if a program has used the end since the last call.
     fn take_touched(&self) -> bool;

@@ -17,7 +17,7 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// List the running recordings, and the recordings in a folder
 ///
-/// For each running recording, the list shows the rate, the data that waits to be written, and the
+/// For each running recording, the list shows the rate, the data waiting to be written, and the
 /// time until the disk is full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {

@@ -78,8 +78,8 @@ pub(crate) struct RemoteItem {
     pub(crate) status: Status,
     /// True while the item is part of an unanswered request.
     pub(crate) request_pending: bool,
-    /// True while a live item waits for the answer to a repeated subscription, made because the
-    /// report of its end may have been lost.
+    /// True while a live item is waiting for the answer to a repeated subscription, made because
+    /// the report of its end may have been lost.
     pub(crate) repeat_pending: bool,
     /// The handle under which it was last subscribed.
     pub(crate) handle: Option<u32>,

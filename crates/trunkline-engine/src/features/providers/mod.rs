@@ -424,8 +424,8 @@ impl Providers<'_> {
         provider.is_some()
     }
 
-    /// Returns true while a write or a request waits for its provider's answer. A write that has
-    /// timed out must no longer be sent to the device.
+    /// Returns true while a write or a request is waiting for its provider's answer. A write that
+    /// has timed out must no longer be sent to the device.
     pub fn awaits_answer(&self, ticket: Ticket) -> bool {
         self.table.is_pending(ticket)
     }
