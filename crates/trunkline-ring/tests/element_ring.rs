@@ -303,7 +303,8 @@ proptest! {
                     if what == 2 {
                         prop_assert!(consumer.pull(&mut bytes, 1).unwrap());
                     } else {
-                        bytes = joined(consumer.region_at(consumer.read_position(), length).unwrap());
+                        let from = consumer.read_position();
+                        bytes = joined(consumer.region_at(from, length).unwrap());
                         consumer.release(length as u64, 1);
                     }
                     prop_assert_eq!(&bytes, expected);

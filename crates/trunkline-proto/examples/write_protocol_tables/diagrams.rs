@@ -16,8 +16,8 @@ use trunkline_types::{Quality, Value};
 /// Longest line of a diagram.
 const WIDTH: usize = 100;
 
-/// The diagram of a declared frame; `None` for other frames, and for those that are nothing or only a
-/// list of fields.
+/// The diagram of a declared frame; `None` for other frames, and for those that are nothing or only
+/// a list of fields.
 pub fn diagram(kind: FrameKind) -> Option<String> {
     let lines = with_message(kind, Draw)?;
     let has_diagram = !lines.is_empty() && lines != ["fields"];

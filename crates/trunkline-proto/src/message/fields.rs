@@ -252,7 +252,9 @@ macro_rules! fields {
 
             fn bytes_min(_context: &$crate::message::layout::FrameContext) -> usize {
                 usize::from($is_sized)$($(.saturating_add(
-                    <$first_form as $crate::message::form::Form<'a, $first_ty>>::bytes_min(_context),
+                    <$first_form as $crate::message::form::Form<'a, $first_ty>>::bytes_min(
+                        _context,
+                    ),
                 ))+)?
             }
 
@@ -291,7 +293,9 @@ macro_rules! fields {
                     match id {
                         $($id => <$form as $crate::message::fields::FieldForm<'a, _>>::read(
                             &mut record.$field,
-                            &mut $crate::message::layout::FrameContext::of_field(stringify!($field)),
+                            &mut $crate::message::layout::FrameContext::of_field(
+                                stringify!($field),
+                            ),
                             field,
                         )?,)+
                         _ => return Ok(false),

@@ -119,7 +119,11 @@ macro_rules! forms {
                 $bytes
             }
 
-            fn put(value: &$ty, context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
+            fn put(
+                value: &$ty,
+                context: &mut $crate::message::layout::FrameContext,
+                out: &mut Vec<u8>,
+            ) {
                 let put: fn(&mut Vec<u8>, &$ty, &mut $crate::message::layout::FrameContext) = $put;
                 put(out, value, context);
             }
@@ -165,7 +169,11 @@ macro_rules! mapped {
                 <$base as $crate::message::form::Form<'a, $raw>>::bytes_min(context)
             }
 
-            fn put(value: &$ty, context: &mut $crate::message::layout::FrameContext, out: &mut Vec<u8>) {
+            fn put(
+                value: &$ty,
+                context: &mut $crate::message::layout::FrameContext,
+                out: &mut Vec<u8>,
+            ) {
                 let to: fn(&$ty) -> $raw = $to;
                 <$base as $crate::message::form::Form<'a, $raw>>::put(&to(value), context, out);
             }
@@ -262,7 +270,10 @@ forms! {
             encode_value(value, &mut bytes);
             to.field(name, Shown::Bytes(&bytes));
         },
-        |source, context| source.value(context.types.last().expect("the type is sampled before its value"));
+        |source, context| {
+            let data_type = context.types.last();
+            source.value(data_type.expect("the type is sampled before its value"))
+        };
     [T: Numbered] Number: T, 1,
         |out, value, _| put_u8(out, value.number()),
         |payload, _| {
@@ -309,7 +320,8 @@ integers! {
     Fixed: u8, 1, number, Number, |out, value, _| put_u8(out, value), |payload, _| payload.u8();
     Fixed: u16, 2, number, Number, |out, value, _| put_u16(out, value), |payload, _| payload.u16();
     Fixed: u32, 4, number, Number, |out, value, _| put_u32(out, value), |payload, _| payload.u32();
-    Fixed: u64, 8, number, NumberAsText, |out, value, _| put_u64(out, value), |payload, _| payload.u64();
+    Fixed: u64, 8, number, NumberAsText,
+        |out, value, _| put_u64(out, value), |payload, _| payload.u64();
     Fixed: i64, 8, number, Signed, |out, value, _| put_i64(out, value), |payload, _| payload.i64();
     Varint: u32, 1, number, Number,
         |out, value, _| put_varint(out, u64::from(value)),
@@ -333,8 +345,9 @@ integers! {
             context.previous_number = value;
         },
         |payload, context| {
-            context.previous_number = context.previous_number.wrapping_add_signed(payload.zigzag()?);
-            Ok(context.previous_number)
+            let number = context.previous_number.wrapping_add_signed(payload.zigzag()?);
+            context.previous_number = number;
+            Ok(number)
         };
 }
 

@@ -178,7 +178,9 @@ macro_rules! record {
                 context.flags = 0$(
                     | <$form as $crate::message::form::Form<'a, $ty>>::flags(&self.$field)
                 )*;
-                $(<$form as $crate::message::form::Form<'a, $ty>>::put(&self.$field, context, out);)*
+                $(
+                    <$form as $crate::message::form::Form<'a, $ty>>::put(&self.$field, context, out);
+                )*
             }
 
             #[inline]
@@ -208,7 +210,11 @@ macro_rules! record {
                 context: &mut $crate::message::layout::FrameContext,
             ) -> Self {
                 Self {
-                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::sample(source, context),)*
+                    $(
+                        $field: <$form as $crate::message::form::Form<'a, $ty>>::sample(
+                            source, context,
+                        ),
+                    )*
                 }
             }
         }
