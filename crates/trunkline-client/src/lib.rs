@@ -28,7 +28,8 @@
 //! - `table`, [`options`], [`error`], [`state`], `event`: tables, and types for the program.
 //! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
 //! - `connection`: the life cycle of the connection, and acknowledgements; [`answer`]: answers.
-//! - `base`: the state that every part uses; `ask`: requests that the client makes by itself.
+//! - `client_state`: the state that every part uses; `ask`: requests that the client makes by
+//!   itself.
 //! - `writes`: writes, from the call to the outcome; `typed`: handles with a checked type.
 //! - `subscriptions`: `remote`, the engine's view of them, with losses; above it `subscription`,
 //!   the program's view, `delivery`, `restore` for reconnects and retries, `convergence`.
@@ -43,8 +44,8 @@
 
 pub mod answer;
 mod ask;
-mod base;
 mod client;
+mod client_state;
 mod connection;
 pub mod error;
 mod event;

@@ -1,6 +1,6 @@
 //! The state of a client other than its requests, which operate on it.
 
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::options::ClientOptions;
 use crate::patterns::Patterns;
 use crate::provider::ProviderRole;
@@ -9,7 +9,7 @@ use crate::writes::Writes;
 
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) base: Base,
+    pub(crate) base: ClientState,
     pub(crate) writes: Writes,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) patterns: Patterns,
@@ -19,7 +19,7 @@ pub(crate) struct Parts {
 impl Parts {
     pub(crate) fn new(options: ClientOptions) -> Self {
         Self {
-            base: Base::new(options),
+            base: ClientState::new(options),
             writes: Writes::default(),
             subscriptions: Subscriptions::default(),
             patterns: Patterns::default(),

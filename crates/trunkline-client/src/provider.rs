@@ -25,7 +25,7 @@ use trunkline_types::wire::{Reader, decode_value, encode_value};
 use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
 
 use crate::ask::{OwnRequest, Provide};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::table::NumberMap;
 use crate::writes::Writes;
 
@@ -126,7 +126,7 @@ pub(crate) struct ProviderRole {
 
 impl ProviderRole {
     /// Becomes the source of every variable whose `source` begins with `name` and a colon.
-    pub(crate) fn provide(&mut self, base: &mut Base, name: &str) {
+    pub(crate) fn provide(&mut self, base: &mut ClientState, name: &str) {
         self.name = Some(name.to_owned());
         if base.connection.is_open() {
             self.restore(base);
@@ -135,14 +135,14 @@ impl ProviderRole {
     }
 
     /// Requests the role, on a new connection or after a refusal.
-    pub(crate) fn restore(&mut self, base: &mut Base) {
+    pub(crate) fn restore(&mut self, base: &mut ClientState) {
         self.retry_at = None;
         if let Some(name) = self.name.clone() {
             base.own_requests.push(OwnRequest::Provide(Provide(name)));
         }
     }
 
-    pub(crate) fn publish(&mut self, base: &mut Base, publication: Publication) {
+    pub(crate) fn publish(&mut self, base: &mut ClientState, publication: Publication) {
         if !self.is_provided {
             return;
         }
@@ -154,14 +154,14 @@ impl ProviderRole {
         base.changes += 1;
     }
 
-    pub(crate) fn answer(&mut self, base: &mut Base, ticket: u64, reply: ProviderReply) {
+    pub(crate) fn answer(&mut self, base: &mut ClientState, ticket: u64, reply: ProviderReply) {
         if self.is_provided {
             self.answers.push((ticket, reply));
             base.changes += 1;
         }
     }
 
-    pub(crate) fn handle_timeout(&mut self, base: &mut Base, now: Tick) {
+    pub(crate) fn handle_timeout(&mut self, base: &mut ClientState, now: Tick) {
         if self.retry_at.is_some_and(|due| due <= now) {
             self.restore(base);
         }
@@ -180,7 +180,7 @@ impl ProviderRole {
     }
 
     /// Handles the engine's answer to the request for the role; `None` accepts it.
-    pub(crate) fn answered(&mut self, base: &mut Base, refused: Option<Fault>) {
+    pub(crate) fn answered(&mut self, base: &mut ClientState, refused: Option<Fault>) {
         self.events.push_back(match refused {
             None => {
                 self.is_provided = true;
@@ -197,7 +197,7 @@ impl ProviderRole {
 
     pub(crate) fn handle_bind(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         for bound in ProviderBind::decode(frame)? {
@@ -216,7 +216,7 @@ impl ProviderRole {
 
     pub(crate) fn handle_write(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         for write in write::Writes::decode(frame)? {
@@ -244,7 +244,7 @@ impl ProviderRole {
 
     pub(crate) fn handle_request(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let handles = ProviderRequest::decode(frame)?;
@@ -300,7 +300,7 @@ impl ProviderRole {
         out.len() > start
     }
 
-    pub(crate) fn refused(&mut self, base: &mut Base, handle: u32, code: FaultCode) {
+    pub(crate) fn refused(&mut self, base: &mut ClientState, handle: u32, code: FaultCode) {
         self.refused += 1;
         // Handles are not reused within an epoch, so no further value for this handle can be
         // delivered.

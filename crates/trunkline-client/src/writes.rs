@@ -13,7 +13,7 @@ use trunkline_proto::{Agreement, Disconnect, Fault, FaultCode, Features, Frame};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{Position, Tick, Value};
 
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::connection::Connection;
 use crate::error::{WriteError, malformed};
 use crate::subscriptions::remote::RemoteSubscriptions;
@@ -317,7 +317,7 @@ impl Writes {
     /// Queues writes whose outcomes are taken together.
     pub(crate) fn write(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
         let batch = base.own_requests.next_order();
@@ -335,7 +335,7 @@ impl Writes {
     /// Queues writes whose outcomes are only counted.
     pub(crate) fn write_untracked(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         writes: impl IntoIterator<Item = Write>,
         expires: Tick,
     ) -> Result<(), WriteError> {
@@ -349,7 +349,7 @@ impl Writes {
     /// then calls [`queue`](Self::queue).
     fn append(
         &mut self,
-        base: &Base,
+        base: &ClientState,
         order: u64,
         writes: impl IntoIterator<Item = Write>,
         place: impl Fn(u32) -> Option<Place>,
@@ -384,14 +384,14 @@ impl Writes {
     }
 
     /// Fails if there is no room for the writes, or if there will be no connection.
-    pub(crate) fn check(&self, base: &Base, writes: &[Write]) -> Result<(), WriteError> {
+    pub(crate) fn check(&self, base: &ClientState, writes: &[Write]) -> Result<(), WriteError> {
         let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
         self.check_room(base, self.unsent.len(), writes.len(), bytes)
     }
 
     fn check_room(
         &self,
-        base: &Base,
+        base: &ClientState,
         waiting: usize,
         count: usize,
         bytes: usize,
@@ -413,7 +413,7 @@ impl Writes {
 
     /// Counts the last `count` writes of the queue. A write that replaces an earlier one takes its
     /// position.
-    fn queue(&mut self, base: &mut Base, count: usize) {
+    fn queue(&mut self, base: &mut ClientState, count: usize) {
         let start = self.unsent.len() - count;
         let (mut bytes, mut expires, mut replaces) = (0, None, false);
         for unsent in self.unsent.range(start..) {
@@ -453,7 +453,11 @@ impl Writes {
     }
 
     /// Ends a call before all of its outcomes are known.
-    pub(crate) fn end_call(&mut self, base: &mut Base, id: WriteBatchId) -> Vec<WriteOutcome> {
+    pub(crate) fn end_call(
+        &mut self,
+        base: &mut ClientState,
+        id: WriteBatchId,
+    ) -> Vec<WriteOutcome> {
         if !self.is_settled(id) {
             // The queue is in the order of the calls, except for writes that replaced an earlier
             // one: these precede the other writes of their call.
@@ -480,7 +484,7 @@ impl Writes {
     }
 
     /// Cancels untracked writes that have expired.
-    pub(crate) fn handle_timeout(&mut self, base: &mut Base, now: Tick) {
+    pub(crate) fn handle_timeout(&mut self, base: &mut ClientState, now: Tick) {
         if self.expire_at.is_none_or(|at| at > now) {
             return;
         }
@@ -497,7 +501,7 @@ impl Writes {
     /// Cancels unsent writes, beginning at the position `first`. Returns false if there are none.
     fn cancel(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         first: usize,
         is_cancelled: impl Fn(&Unsent) -> bool,
     ) -> bool {
@@ -690,7 +694,7 @@ impl Writes {
     /// order.
     pub(crate) fn send(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         now: Tick,
         before: u64,
         agreement: &Agreement,
@@ -747,11 +751,11 @@ impl Writes {
     /// values of the provider.
     pub(crate) fn handle_answers(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         epoch: u64,
         remote: &mut RemoteSubscriptions,
         frame: &Frame<'_>,
-        mut refused: impl FnMut(&mut Base, u32, FaultCode),
+        mut refused: impl FnMut(&mut ClientState, u32, FaultCode),
     ) -> Result<(), Disconnect> {
         let answers = WriteAnswers::decode(frame)?;
         let mut next = answers.head().first_write;

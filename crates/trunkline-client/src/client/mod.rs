@@ -18,7 +18,7 @@ use trunkline_proto::{
 };
 use trunkline_types::{Tick, Timestamp};
 
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::error::malformed;
 use crate::event::Event;
 use crate::options::ClientOptions;
@@ -289,7 +289,7 @@ impl ClientCore {
         let start = out.len();
         let end = start.saturating_add(budget.min(OUTPUT_BYTES_MAX));
         let mut more = false;
-        let Base {
+        let ClientState {
             connection,
             options,
             ..
@@ -376,7 +376,7 @@ impl ClientCore {
 
     /// Appends an acknowledgement if one is due, or if one can accompany other output.
     fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
-        let Base {
+        let ClientState {
             connection,
             options,
             ..

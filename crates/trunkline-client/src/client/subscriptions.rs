@@ -7,7 +7,7 @@ use trunkline_types::{Contract, Pattern, Reading, Tick};
 
 use super::ClientCore;
 use crate::ask::{OwnRequest, Unwatch};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::error::{RequestError, SubscribeError};
 use crate::event::Event;
 use crate::options::SubscribeOptions;
@@ -62,7 +62,7 @@ impl ClientCore {
         }
     }
 
-    fn split(&mut self) -> (&mut Subscriptions, &mut Base) {
+    fn split(&mut self) -> (&mut Subscriptions, &mut ClientState) {
         (&mut self.parts.subscriptions, &mut self.parts.base)
     }
 

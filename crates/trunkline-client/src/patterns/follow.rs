@@ -17,7 +17,7 @@ use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Access, DataType, Pattern, Tick};
 
 use super::watch::{WatchEvent, WatchId, Watches};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::event::Event;
 use crate::subscriptions::Subscriptions;
 use crate::subscriptions::subscription::SubscriptionId;
@@ -92,7 +92,7 @@ struct Item {
 
 /// The parts of the client that a subscription by patterns uses.
 pub(crate) struct FollowContext<'a> {
-    pub(crate) base: &'a mut Base,
+    pub(crate) base: &'a mut ClientState,
     pub(crate) subscriptions: &'a mut Subscriptions,
     pub(crate) watches: &'a mut Watches,
 }

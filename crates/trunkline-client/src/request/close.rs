@@ -6,7 +6,7 @@ use trunkline_proto::{Disconnect, Fault, FrameKind};
 
 use super::pending::Requests;
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::parts::Parts;
 use crate::variables::VariableRef;
 
@@ -56,7 +56,11 @@ pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect>
 }
 
 /// Closes variables that the program never received, without an answer.
-pub(crate) fn close_quietly(base: &mut Base, requests: &mut Requests, variables: &[VariableRef]) {
+pub(crate) fn close_quietly(
+    base: &mut ClientState,
+    requests: &mut Requests,
+    variables: &[VariableRef],
+) {
     let closed = variables
         .iter()
         .filter_map(|v| base.variables.close_opening(*v).ok());

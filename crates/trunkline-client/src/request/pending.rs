@@ -13,7 +13,7 @@ use super::{
     close_quietly,
 };
 use crate::ask::{OwnRequests, Place};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::connection::Connection;
 use crate::error::{RequestError, malformed, wrong_answer};
 use crate::parts::Parts;
@@ -324,7 +324,7 @@ impl Requests {
     /// Adds a request of the program with the given number of items, unless a bound is reached.
     pub(crate) fn ask_for_program<R: Request + Into<AnyRequest>>(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         items: usize,
         request: R,
     ) -> Result<RequestId<R>, RequestError> {
@@ -337,7 +337,7 @@ impl Requests {
         self.end_request(parts, id, None);
     }
 
-    pub(crate) fn check(&self, base: &Base, items: usize) -> Result<(), RequestError> {
+    pub(crate) fn check(&self, base: &ClientState, items: usize) -> Result<(), RequestError> {
         let closed = |cause| RequestError::Closed { cause };
         base.connection.check_usable().map_err(closed)?;
         let max = base.options.requests_max;
@@ -479,7 +479,7 @@ impl Requests {
     }
 
     /// Ends a watch. Returns true if the engine may have received the request for it.
-    pub(crate) fn end_watch(&mut self, base: &mut Base, key: Key) -> bool {
+    pub(crate) fn end_watch(&mut self, base: &mut ClientState, key: Key) -> bool {
         self.take_over(&mut base.own_requests);
         let of_it =
             |request: &AnyRequest| matches!(request, AnyRequest::Watch(watch) if watch.key == key);

@@ -22,7 +22,7 @@ use super::remote::{
 };
 use super::subscription::Delivery;
 use crate::ask::{CheckAll, OwnRequest, Resume};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::connection::Connection;
 use crate::variables::reading::{Arrival, not_valid};
 
@@ -31,7 +31,7 @@ use crate::variables::reading::{Arrival, not_valid};
 pub(crate) struct Suspects(VecDeque<(u32, u32)>);
 
 /// Asks the engine for a check of all items, after the requests made so far.
-pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut Base) {
+pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut ClientState) {
     if base.connection.has(Features::CONVERGENCE) && !remote.by_id.is_empty() {
         base.own_requests.push(OwnRequest::CheckAll(CheckAll));
     }
@@ -40,7 +40,7 @@ pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut Base) {
 /// Compares the engine's digest of the sent records with the digest of the records that arrived.
 pub(crate) fn compare_digest(
     remote: &mut RemoteSubscriptions,
-    base: &mut Base,
+    base: &mut ClientState,
     keepalive: &Keepalive,
 ) {
     let connection = &mut base.connection;
@@ -60,7 +60,7 @@ pub(crate) fn compare_digest(
 /// Subscribes every item again, because the lost record may have been the end of an item that the
 /// engine no longer has and will not mention again. Nothing changes for an item that is still
 /// subscribed.
-fn resubscribe_all(remote: &mut RemoteSubscriptions, base: &mut Base) {
+fn resubscribe_all(remote: &mut RemoteSubscriptions, base: &mut ClientState) {
     for (id, remote) in &mut remote.by_id {
         if remote.closing || remote.pause != Pause::No {
             continue;
@@ -158,7 +158,7 @@ pub(crate) fn handle_check(
 
 pub(crate) fn handle_repaired(
     subscriptions: &mut Subscriptions,
-    base: &mut Base,
+    base: &mut ClientState,
     now: Tick,
     frame: &Frame<'_>,
 ) -> Result<(), Disconnect> {
@@ -177,7 +177,7 @@ pub(crate) fn handle_repaired(
 
 fn repair(
     subscriptions: &mut Subscriptions,
-    base: &mut Base,
+    base: &mut ClientState,
     arrival: &Arrival,
     subscription: u32,
     record: &UpdateRecord<'_>,

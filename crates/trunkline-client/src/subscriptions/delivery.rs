@@ -16,20 +16,20 @@ use super::remote::account::Remainder;
 use super::remote::{Next, Pause, RemoteItem, RemoteSubscription, Status, Target};
 use super::subscription::{Delivery, Notice, Subscription};
 use crate::ask::{OwnRequest, Unsubscribe};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::table::{Few, Slab};
 use crate::variables::reading::{Arrival, not_valid};
 
 impl Subscriptions {
     pub(crate) fn handle_updates(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         now: Tick,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let updates = Updates::decode(frame)?;
         let arrival = base.connection.arrival(now)?;
-        let Base {
+        let ClientState {
             connection,
             own_requests,
             changes,
@@ -98,7 +98,7 @@ impl Subscriptions {
 
     pub(crate) fn handle_ended(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let ended = Ended::decode(frame)?;
@@ -149,7 +149,7 @@ impl Subscriptions {
 
     pub(crate) fn handle_gone(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let fault = Fault::from(FaultCode::Gone);
@@ -182,7 +182,7 @@ impl Subscriptions {
     /// Handles the engine's answer to the subscription of an item.
     pub(crate) fn item_opened(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         remote_id: u32,
         index: u32,
         next: Next,

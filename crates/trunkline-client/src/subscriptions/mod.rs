@@ -19,7 +19,7 @@ use self::convergence::Suspects;
 use self::remote::{Pause, RemoteSubscriptions};
 use self::restore::Retry;
 use self::subscription::{Subscription, SubscriptionId, Taking};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::event::Event;
 use crate::table::Slab;
 
@@ -53,7 +53,7 @@ impl Subscriptions {
     /// Takes the next event of a subscription; `None` if nothing is queued.
     pub(crate) fn next_event(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         now: Tick,
         id: SubscriptionId,
     ) -> Option<Event> {
@@ -69,7 +69,7 @@ impl Subscriptions {
     #[inline]
     pub(crate) fn take_by(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         now: Tick,
         id: SubscriptionId,
         take: impl FnOnce(&mut Subscription, Taking<'_>) -> (usize, u32),
@@ -95,7 +95,7 @@ impl Subscriptions {
     /// Returns the local copy of the item's last update without taking it.
     pub(crate) fn value(
         &self,
-        base: &Base,
+        base: &ClientState,
         now: Tick,
         id: SubscriptionId,
         item: u32,
@@ -116,7 +116,7 @@ impl Subscriptions {
     }
 
     /// Grants the engine the credits of taken readings, and ends a pause if its condition is met.
-    fn taken(&mut self, base: &mut Base, id: SubscriptionId, credits: u32) {
+    fn taken(&mut self, base: &mut ClientState, id: SubscriptionId, credits: u32) {
         let Some(entry) = self.list.get(id.0) else {
             return;
         };

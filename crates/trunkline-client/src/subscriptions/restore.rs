@@ -26,7 +26,7 @@ use super::delivery::fail_item;
 use super::remote::{Pause, RemoteSubscription, Status};
 use super::subscription::Subscription;
 use crate::ask::{OwnRequest, Restore, Resume, Unsubscribe};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
 
@@ -65,7 +65,7 @@ impl Retry {
 }
 
 impl Subscriptions {
-    pub(crate) fn connection_lost(&mut self, base: &mut Base) {
+    pub(crate) fn connection_lost(&mut self, base: &mut ClientState) {
         self.retry.at = None;
         self.resume_when_restored = false;
         // The engine no longer compares these items.
@@ -91,7 +91,7 @@ impl Subscriptions {
     }
 
     /// Restores all subscriptions on a new connection, the first or a later one.
-    pub(crate) fn restore(&mut self, base: &mut Base, same_epoch: bool) {
+    pub(crate) fn restore(&mut self, base: &mut ClientState, same_epoch: bool) {
         self.retry.reset();
         let mut by_name = Vec::new();
         for id in self.remote.ids() {
@@ -142,7 +142,7 @@ impl Subscriptions {
     }
 
     /// Continues after the program's variables were reopened, even if only some of them were.
-    pub(crate) fn restored(&mut self, base: &mut Base, page: &Page<()>, fault: &Fault) {
+    pub(crate) fn restored(&mut self, base: &mut ClientState, page: &Page<()>, fault: &Fault) {
         for (variable, result) in page.variables.iter().zip(&page.results) {
             if result.is_none() {
                 base.variables.refused(*variable, fault);
@@ -160,7 +160,7 @@ impl Subscriptions {
     }
 
     /// Resumes a paused remote subscription, once the program has taken all queued events.
-    pub(crate) fn end_pause(&mut self, base: &mut Base, remote_id: u32) {
+    pub(crate) fn end_pause(&mut self, base: &mut ClientState, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;
         };
@@ -181,7 +181,7 @@ impl Subscriptions {
 
     /// Subscribes items that are not subscribed, starting after their last updates. Items without a
     /// handle are subscribed by name.
-    fn resume(&mut self, base: &mut Base, remote_id: u32) {
+    fn resume(&mut self, base: &mut ClientState, remote_id: u32) {
         let Some(remote) = self.remote.get_mut(remote_id) else {
             return;
         };
@@ -231,7 +231,7 @@ impl Subscriptions {
     /// Ends a request about items of a remote subscription. Unanswered items get the fault.
     pub(crate) fn items_answered(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         remote_id: u32,
         items: &[u32],
         fault: &Fault,
@@ -280,7 +280,7 @@ impl Subscriptions {
     }
 
     /// Sets the timer for failed items. Called once per batch of input.
-    pub(crate) fn plan_retry(&mut self, base: &mut Base, now: Tick) {
+    pub(crate) fn plan_retry(&mut self, base: &mut ClientState, now: Tick) {
         self.retry.is_wanted = false;
         if self.retry.at.is_some() {
             return;
@@ -294,7 +294,7 @@ impl Subscriptions {
     }
 
     /// Retries failed items if the timer is due.
-    pub(crate) fn retry_failed(&mut self, base: &mut Base, now: Tick) {
+    pub(crate) fn retry_failed(&mut self, base: &mut ClientState, now: Tick) {
         if self.retry.at.is_none_or(|due| now < due) {
             return;
         }

@@ -11,7 +11,7 @@ use super::remote::account::Missed;
 use super::remote::{Pause, Status, Target};
 use super::subscription::{Delivery, NO_ITEM, Notice, Subscription, SubscriptionId};
 use crate::ask::{OpenItems, OwnRequest, Unsubscribe};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::error::{SubscribeError, check_contract};
 use crate::options::SubscribeOptions;
 use crate::variables::VariableRef;
@@ -37,7 +37,7 @@ impl Subscriptions {
     /// Subscribes to variables by their full names, in one request that opens and subscribes them.
     pub(crate) fn subscribe<N: AsRef<str>>(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         names: &[N],
         contract: Contract,
         options: SubscribeOptions,
@@ -98,7 +98,7 @@ impl Subscriptions {
     /// added it. An existing remote item delivers its local copy to the new item at once.
     fn join(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         remote_id: u32,
         variable: VariableRef,
         target: Target,
@@ -156,7 +156,7 @@ impl Subscriptions {
     /// Names beyond the client's limit on items get an item error.
     pub(crate) fn join_items(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         id: SubscriptionId,
         names: &[(u32, Arc<str>)],
     ) {
@@ -193,7 +193,7 @@ impl Subscriptions {
 
     /// Reopens an item at once instead of at the next retry, because the engine has reported that
     /// its variable exists again.
-    pub(crate) fn reopen_item(&mut self, base: &mut Base, id: SubscriptionId, item: u32) {
+    pub(crate) fn reopen_item(&mut self, base: &mut ClientState, id: SubscriptionId, item: u32) {
         let Some(remote) = self.list.get(id.0).map(|entry| entry.remote) else {
             return;
         };
@@ -220,7 +220,7 @@ impl Subscriptions {
     }
 
     /// Removes one item from a subscription. Its place can be reused.
-    pub(crate) fn leave_item(&mut self, base: &mut Base, id: SubscriptionId, item: u32) {
+    pub(crate) fn leave_item(&mut self, base: &mut ClientState, id: SubscriptionId, item: u32) {
         let Some(entry) = self.list.get_mut(id.0) else {
             return;
         };
@@ -255,7 +255,7 @@ impl Subscriptions {
     /// returns the handle.
     fn leave(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         remote_id: u32,
         index: u32,
         target: Target,
@@ -279,7 +279,7 @@ impl Subscriptions {
     /// Asks the engine to open and subscribe items of a remote subscription.
     pub(super) fn open_items(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         remote_id: u32,
         items: Vec<u32>,
         restoring: bool,
@@ -297,7 +297,7 @@ impl Subscriptions {
         }
     }
 
-    pub(crate) fn unsubscribe(&mut self, base: &mut Base, id: SubscriptionId) {
+    pub(crate) fn unsubscribe(&mut self, base: &mut ClientState, id: SubscriptionId) {
         let Some(entry) = self.list.remove(id.0) else {
             return;
         };
@@ -338,7 +338,7 @@ impl Subscriptions {
         }
     }
 
-    pub(crate) fn item(&self, base: &Base, id: SubscriptionId, item: u32) -> Option<Item> {
+    pub(crate) fn item(&self, base: &ClientState, id: SubscriptionId, item: u32) -> Option<Item> {
         let entry = self.get(id)?;
         let remote = self.remote.get(entry.remote)?;
         let remote_item = remote.item(entry.items.get(item as usize)?.remote_item)?;

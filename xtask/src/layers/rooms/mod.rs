@@ -40,7 +40,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["error", "event", "options", "state", "table"],
         &["variables"],
         &["answer", "ask", "connection", "recorded"],
-        &["base"],
+        &["client_state"],
         &["subscriptions/remote"],
         &["writes"],
         &["subscriptions", "typed"],

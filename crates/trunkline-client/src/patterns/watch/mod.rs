@@ -22,7 +22,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Access, DataType};
 
 use crate::ask::{self, OwnRequest, Unwatch};
-use crate::base::Base;
+use crate::client_state::ClientState;
 use crate::error::RequestError;
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
@@ -112,7 +112,7 @@ impl Watches {
     /// Watches the names that match a pattern, across reconnects, until [`end`](Self::end).
     pub(crate) fn watch(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         pattern: &str,
     ) -> Result<WatchId, RequestError> {
         let closed = |cause| RequestError::Closed { cause };
@@ -147,7 +147,7 @@ impl Watches {
         names
     }
 
-    fn send(&mut self, base: &mut Base, key: Key) {
+    fn send(&mut self, base: &mut ClientState, key: Key) {
         self.next_number = self.next_number.wrapping_add(1).max(1);
         let number = self.next_number;
         if let Some(watch) = self.list.get_mut(key) {
@@ -164,7 +164,7 @@ impl Watches {
     }
 
     /// Requests the listing of every pattern on a new connection.
-    pub(crate) fn restore(&mut self, base: &mut Base) {
+    pub(crate) fn restore(&mut self, base: &mut ClientState) {
         let keys: Vec<Key> = self.list.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.send(base, key);
@@ -179,7 +179,7 @@ impl Watches {
         }
     }
 
-    pub(crate) fn refused(&mut self, base: &mut Base, key: Key, fault: Fault) {
+    pub(crate) fn refused(&mut self, base: &mut ClientState, key: Key, fault: Fault) {
         if let Some(watch) = self.list.get_mut(key) {
             watch.fail(fault);
             base.changes += 1;
@@ -190,7 +190,7 @@ impl Watches {
     /// listing is complete.
     pub(crate) fn handle_appeared(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<bool, Disconnect> {
         let appeared = Appeared::decode(frame)?;
@@ -228,7 +228,7 @@ impl Watches {
 
     pub(crate) fn handle_vanished(
         &mut self,
-        base: &mut Base,
+        base: &mut ClientState,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let vanished = Vanished::decode(frame)?;

@@ -6,7 +6,7 @@ use crate::options::ClientOptions;
 use crate::variables::Variables;
 
 #[derive(Debug)]
-pub(crate) struct Base {
+pub(crate) struct ClientState {
     pub(crate) options: ClientOptions,
     pub(crate) connection: Connection,
     pub(crate) variables: Variables,
@@ -15,7 +15,7 @@ pub(crate) struct Base {
     pub(crate) changes: u64,
 }
 
-impl Base {
+impl ClientState {
     pub(crate) fn new(options: ClientOptions) -> Self {
         Self {
             connection: Connection::new(&options),
