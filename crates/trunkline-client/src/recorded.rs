@@ -258,7 +258,7 @@ impl RecordedEvents {
         if let Some(lost) = lost.filter(|_| at.sequence > 0) {
             reading.lost = lost;
             let before = filling.highest.or(after.map(|_| 0));
-            if let Some(before) = before.filter(|_| lost.is_none()) {
+            if let Some(before) = before.filter(|_| lost.nothing_lost()) {
                 // If nothing was lost, unrecorded updates were left out on request.
                 reading.lost.coalesced = at.sequence.saturating_sub(before + 1);
             }

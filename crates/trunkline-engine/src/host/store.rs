@@ -1,8 +1,8 @@
-//! The state that an engine keeps over restarts, and the trait of its store.
+//! The state that an engine keeps across restarts, and the trait of its store.
 //!
-//! The engine opens no file. Its host calls a store, outside every lock of the engine. Each call is
-//! one atomic step: when it returns successfully, it is done and survives a power cut; otherwise it
-//! has no effect.
+//! The engine opens no file. Its host calls a store, without holding any of the locks of the
+//! engine. Each call is one atomic step: when it returns successfully, it is done and survives a
+//! power cut; otherwise it has no effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl LogBound {
     /// Returns the number up to which entries must be removed, given that `first` to `last` exist.
     /// Nothing is removed within the bound; beyond it a tenth is removed at once, so that few
     /// entries report removals.
-    pub fn surplus(&self, first: u64, last: u64) -> Option<u64> {
+    pub fn remove_through(&self, first: u64, last: u64) -> Option<u64> {
         let max = self.entries.max(2);
         let left = max - (max / 10).max(1);
         let count = (last + 1).saturating_sub(first);
@@ -36,7 +36,7 @@ impl LogBound {
 
     /// Returns the time before which entries must be removed, if the oldest exceeds the maximum age
     /// by a tenth.
-    pub fn too_old(&self, oldest: Timestamp) -> Option<Timestamp> {
+    pub fn remove_before(&self, oldest: Timestamp) -> Option<Timestamp> {
         let age = self.age?;
         let before = |age: Duration| {
             let nanos = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
@@ -51,7 +51,7 @@ impl LogBound {
 pub trait Store: Send {
     fn location(&self) -> String;
 
-    /// Returns the parts found damaged. They are set apart, and not served.
+    /// Returns the parts found damaged. They are set aside, and not served.
     fn damage(&mut self) -> Vec<Damage> {
         Vec::new()
     }
@@ -59,12 +59,16 @@ pub trait Store: Send {
     /// Checks that the store is still in its place.
     ///
     /// # Errors
-    /// [`StoreError`] if it was removed or replaced, so that nothing is kept any more.
+    /// [`StoreError`] if it was removed or replaced; from then on nothing is saved.
     fn check_place(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn begin_start(&mut self) -> Result<Start, StoreError>;
+    /// Records a start of the engine. Returns the id of the store and the number of the start.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the start is not counted.
+    fn record_start(&mut self) -> Result<Start, StoreError>;
 
     /// Returns the saved libraries, in the order in which they were first saved.
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
@@ -188,11 +192,12 @@ pub struct StoredLibrary {
     pub state: LibraryState,
 }
 
-/// The newest value of a variable that retains it over restarts.
+/// The newest value of a variable that retains it across restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetainedValue {
     pub name: String,
-    /// Type of the value. A variable that has another type now does not get it.
+    /// Type of the value. It is not restored to a variable that now has a different
+    /// type.
     pub data_type: DataType,
     /// The value in wire form. It shares memory with the variable's own.
     pub value: Encoded,
@@ -205,7 +210,7 @@ pub struct RetainedValue {
 #[error("the store {location} {kind}")]
 pub struct StoreError {
     pub location: String,
-    /// The fault, which prints with its remedy.
+    /// The fault; its message includes the remedy.
     pub kind: StoreErrorKind,
 }
 
@@ -238,8 +243,8 @@ impl fmt::Display for StoreErrorKind {
             ),
             StoreErrorKind::Newer { found, known } => write!(
                 f,
-                "has format {found}, but this version reads formats up to {known}: a newer version \
-                 has used it; start that one, or move the store away"
+                "has format {found}, but this version supports formats up to {known}: a newer \
+                 version has used it; start that one, or move the store away"
             ),
             StoreErrorKind::InUse => f.write_str(
                 "is in use by another engine; stop that one, or give this one a store of its own",
@@ -261,11 +266,10 @@ impl fmt::Display for StoreErrorKind {
             }
             StoreErrorKind::Failed(why) => write!(
                 f,
-                "cannot be used: its disk reports an error ({why}); look at the disk, then try \
-                 again"
+                "cannot be used: its disk reports an error ({why}); check the disk, then try again"
             ),
             StoreErrorKind::Replaced => f.write_str(
-                "was removed or replaced while this engine uses it, so nothing is kept any \
+                "was removed or replaced while this engine was using it, so nothing is saved any \
                  more; put the file back, or restart the engine",
             ),
         }

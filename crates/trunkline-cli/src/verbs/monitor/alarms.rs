@@ -8,7 +8,7 @@ use trunkline_types::alarm::{AlarmJournalQuery, AlarmState, AlarmStatus};
 use trunkline_types::{Contract, Pattern, Tick, Timestamp};
 
 use super::events::MonitorEvent;
-use super::{Args, Engine};
+use super::{Args, EngineRun};
 use crate::arguments::Form;
 use crate::connection::{Connection, code_of};
 use crate::output::record::Table;
@@ -43,7 +43,7 @@ struct Follower<'a> {
     /// Number and time of the newest entry seen.
     last: Option<(u64, Timestamp)>,
     count: u64,
-    engine: Option<Engine>,
+    engine: Option<EngineRun>,
     tally: Tally,
 }
 
@@ -173,9 +173,10 @@ impl Follower<'_> {
                 epoch,
                 engine_id,
             } => {
-                let engine = Engine { epoch, engine_id };
+                let engine = EngineRun { epoch, engine_id };
                 let before = self.engine;
-                let event = engine.connected(session, before, self.connection, self.context);
+                let event =
+                    engine.reconnection_event(session, before, self.connection, self.context);
                 if let Some(event) = event {
                     self.context.notify(&event)?;
                 }

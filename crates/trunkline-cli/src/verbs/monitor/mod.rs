@@ -11,7 +11,7 @@ use trunkline::{Event, FollowEvent, PatternSet, PatternSubscription, SubscribeOp
 use trunkline_types::{Contract, DataType, Pattern, Reading};
 
 pub(crate) use self::events::MonitorEvent;
-use self::followed::{Followed, Known, open};
+use self::followed::{Followed, OpenedAtStart, open};
 use crate::arguments::{duration, number};
 use crate::condition::Condition;
 use crate::connection::{Connection, code_of, reading_fault};
@@ -19,7 +19,7 @@ use crate::output::ReadingView;
 use crate::output::rates::RatePrinter;
 use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::targets;
-use crate::verbs::audit::instant;
+use crate::verbs::audit::parse_time;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Print every reading as it arrives
@@ -106,13 +106,13 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
-    let since = instant("--since", args.since.as_ref(), context)?;
+    let since = parse_time("--since", args.since.as_ref(), context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = match args.no_wait {
         true => Connection::new(&targets.engine, context)?,
         false => {
-            // `--for` counts from the connection. The wait for the engine is limited to the same
-            // time, or to the timeout if that is longer.
+            // `--for` is measured from the time of the connection. The wait for the engine is
+            // limited to the same time, or to the timeout if that is longer.
             let wait_max = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
             let until = wait_max.map(|time| now.saturating_add(time));
@@ -172,7 +172,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let Some(since) = since {
         if let Some(pattern) = patterns.first() {
             let sentence = format!(
-                "--since follows variables by their names, not by the pattern {}; name them",
+                "--since needs the names of variables and does not accept the pattern {}; list the \
+                 names",
                 pattern.as_str()
             );
             return Err(Problem::usage(sentence).into());
@@ -203,34 +204,34 @@ struct Monitor<'a> {
     printer: Printer,
     name_width: usize,
     items: Vec<Followed>,
-    known: Known,
+    known: OpenedAtStart,
     patterns: &'a [Pattern],
     tally: Tally,
     count: u64,
     /// The engine that sends the readings, once the subscription is connected.
-    engine: Option<Engine>,
+    engine: Option<EngineRun>,
 }
 
-/// One run of an engine.
+/// One run of an engine, from start to stop.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Engine {
+struct EngineRun {
     epoch: u64,
     engine_id: [u8; 16],
 }
 
-impl Engine {
+impl EngineRun {
     /// Returns the event for a reconnection, or `None` for the first connection.
-    fn connected(
+    fn reconnection_event(
         self,
         session: u64,
-        before: Option<Engine>,
+        before: Option<EngineRun>,
         connection: &Connection,
         context: &Context,
     ) -> Option<MonitorEvent> {
         let (before, values) = (before?, context.settings.values);
         Some(MonitorEvent::Connected {
-            session: values.wide(session),
-            epoch: values.wide(self.epoch),
+            session: values.int_or_text(session),
+            epoch: values.int_or_text(self.epoch),
             restarted: before != self,
             engine_id: format!("{:032x}", u128::from_be_bytes(self.engine_id)),
             address: connection.address.clone(),
@@ -258,7 +259,7 @@ impl Monitor<'_> {
                 }
             };
             let is_done = match event {
-                Some(event) => self.take(event)?,
+                Some(event) => self.handle_follow_event(event)?,
                 // Without a deadline, `None` means that no more events will come.
                 None => end.is_none() && !self.args.rate,
             };
@@ -276,8 +277,9 @@ impl Monitor<'_> {
         }
     }
 
-    /// Handles one event. Returns true if the command is done.
-    fn take(&mut self, event: FollowEvent) -> Result<bool, CliError> {
+    /// Handles one event of the patterns or of the subscription. Returns true if the command is
+    /// done.
+    fn handle_follow_event(&mut self, event: FollowEvent) -> Result<bool, CliError> {
         match event {
             FollowEvent::Event(event) => return self.handle(event),
             FollowEvent::Appeared {
@@ -366,9 +368,9 @@ impl Monitor<'_> {
         epoch: u64,
         engine_id: [u8; 16],
     ) -> Result<(), CliError> {
-        let engine = Engine { epoch, engine_id };
+        let engine = EngineRun { epoch, engine_id };
         let before = self.engine.replace(engine);
-        let event = engine.connected(session, before, self.connection, self.context);
+        let event = engine.reconnection_event(session, before, self.connection, self.context);
         let Some(event) = event else {
             return Ok(());
         };
@@ -403,7 +405,7 @@ impl Monitor<'_> {
             return Ok(false);
         };
         item.last_problem = None;
-        if self.args.is_lossless() && !reading.lost.is_none() {
+        if self.args.is_lossless() && !reading.lost.nothing_lost() {
             self.tally.set_lost();
         }
         item.rate.readings += 1;
@@ -433,7 +435,7 @@ impl Monitor<'_> {
         self.context.notify(&MonitorEvent::Ended {
             name: item.name.clone(),
             message: sentence.to_owned(),
-            lost: lost.map(|lost| values.wide(lost)),
+            lost: lost.map(|lost| values.int_or_text(lost)),
         })
     }
 
