@@ -332,7 +332,7 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
     let pattern = monitor(&["rig/*"]);
     assert_eq!(pattern.code, Some(2), "{pattern:?}");
     assert!(
-        pattern.err.contains("not by the pattern rig/*"),
+        pattern.err.contains("does not accept the pattern rig/*"),
         "{pattern:?}"
     );
     assert_eq!(monitor(&["rig/level", "--contract", "all"]).code, Some(2));

@@ -107,7 +107,7 @@ fn removed_store_is_reported_while_running_and_at_the_end() {
     let mut engine = Running::spawn(&mut serve(folder.path(), &arguments));
     engine.line_with("Listening on");
     std::fs::remove_file(&store).unwrap();
-    engine.error_with("was removed or replaced while this engine uses it");
+    engine.error_with("was removed or replaced while this engine was using it");
     engine.signal("TERM");
     assert_eq!(engine.child.wait().unwrap().code(), Some(1));
 }
