@@ -232,7 +232,26 @@ struct Run<'a, 'w> {
 }
 
 impl<'a> Run<'a, '_> {
+    /// Refuses a run without a part that the backup has already: the run would delete its only copy.
+    fn check_older_parts(&self, places: &Places) -> Result<(), Error> {
+        let Some(older) = self.older else {
+            return Ok(());
+        };
+        let is_there = |path: Option<&PathBuf>| path.is_some_and(|path| path.exists());
+        let has = |prefix: &str| older.files.iter().any(|one| one.path.starts_with(prefix));
+        for (part, prefix, path) in [
+            ("history", HISTORY, places.history.as_ref()),
+            ("store", STORE, places.store.as_ref()),
+        ] {
+            if has(prefix) && !is_there(path) {
+                return Err(Error::PartMissing(part));
+            }
+        }
+        Ok(())
+    }
+
     fn copy_all(&mut self, places: &Places) -> Result<(), Error> {
+        self.check_older_parts(places)?;
         if let Some(history) = places.history.as_deref().filter(|folder| folder.exists()) {
             self.copy_history(history)?;
         }

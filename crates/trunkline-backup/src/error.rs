@@ -51,6 +51,12 @@ pub enum Error {
         /// Name of the engine.
         engine: String,
     },
+    /// The backup has a part that the engine lacks now.
+    #[error(
+        "the backup has a {0}, but the engine has none now: mount its disk, or name it as \
+         `trunkline serve` does; to back up without it, name a new folder"
+    )]
+    PartMissing(&'static str),
     /// A copy reads back differently from what was written.
     #[error("{} cannot be read as it was written; check the disk of the backup", .0.display())]
     Unreliable(PathBuf),

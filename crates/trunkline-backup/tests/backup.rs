@@ -226,6 +226,25 @@ fn renewed_backup_copies_only_files_that_it_lacks() {
     assert_eq!(places.len(), 12 + 2, "{places:?}");
 }
 
+/// The disk of the history is not mounted, or the store is not named.
+#[test]
+fn run_without_a_part_of_the_backup_is_refused_and_keeps_it() {
+    let site = Site::new();
+    let (plant, lines) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let places = site.places("plant");
+    for path in [places.history.unwrap(), places.store.unwrap()] {
+        let away = site.path("away");
+        fs::rename(&path, &away).unwrap();
+        let refused = site.create(&mut always);
+        assert!(matches!(refused, Err(Error::PartMissing(_))), "{refused:?}");
+        assert_eq!(site.findings(), []);
+        fs::rename(&away, &path).unwrap();
+    }
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+}
+
 /// A file of another history has the name of one in the backup.
 #[test]
 fn file_with_the_same_name_and_other_contents_is_copied() {

@@ -281,7 +281,7 @@ fn unwritable_data_is_refused_without_writing() {
             vec![amount(s, 1 << 32)],
             WriteError::TooLong {
                 path: path("s"),
-                what: "the text in one segment, a total",
+                what: "text of one segment",
                 bytes: 1 << 32,
                 limit: u64::from(u32::MAX),
             },

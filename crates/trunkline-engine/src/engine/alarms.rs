@@ -1,7 +1,7 @@
 //! Keeps the states of alarms across restarts, and their journal (H-11): what is kept, and in which
 //! steps. The host says where.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use trunkline_types::alarm::{AlarmEntry, JournalEvent, KeptAlarm};
 use trunkline_types::{Moment, Value};
@@ -51,7 +51,7 @@ pub struct AlarmKeeper {
     /// Entries taken but not kept yet; about [`ALARM_CHANGES_MAX`] at most.
     entries: Vec<AlarmEntry>,
     /// The newest state of each alarm that changed, by variable and alarm.
-    states: HashMap<(String, String), AlarmSnapshot>,
+    states: BTreeMap<(String, String), AlarmSnapshot>,
     /// Number of the newest entry of the journal.
     end: u64,
     lost: u64,
@@ -67,7 +67,7 @@ impl AlarmKeeper {
             keeps_states,
             next: 0,
             entries: Vec::new(),
-            states: HashMap::new(),
+            states: BTreeMap::new(),
             end: 0,
             lost: 0,
             is_closed: false,
@@ -194,8 +194,8 @@ fn push(entries: &mut Vec<AlarmEntry>, next: &mut u64, entry: impl FnOnce(u64) -
 }
 
 /// Returns the newest snapshot of each alarm.
-fn newest(snapshots: Vec<AlarmSnapshot>) -> HashMap<(String, String), AlarmSnapshot> {
-    let mut newest: HashMap<_, AlarmSnapshot> = HashMap::new();
+fn newest(snapshots: Vec<AlarmSnapshot>) -> BTreeMap<(String, String), AlarmSnapshot> {
+    let mut newest: BTreeMap<_, AlarmSnapshot> = BTreeMap::new();
     for one in snapshots {
         let key = (one.kept.variable.clone(), one.kept.alarm.clone());
         let is_newer = newest

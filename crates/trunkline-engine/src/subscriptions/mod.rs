@@ -27,7 +27,7 @@ mod sink;
 mod subscribe;
 mod teardown;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use trunkline_ring::Cursor;
@@ -108,7 +108,7 @@ pub struct Consumer {
     shares_feeds: bool,
     resume: Resume,
     /// Fields opened by its peer, by handle. A field is closed when no user is left.
-    pub(crate) fields: HashMap<u32, Arc<Variable>>,
+    pub(crate) fields: BTreeMap<u32, Arc<Variable>>,
     /// Items of subscriptions that it leaves to the next session.
     leftovers: Vec<Leftover>,
     /// `None` until the consumer requests late samples.
@@ -157,7 +157,7 @@ impl Consumer {
             updates: Vec::new(),
             shares_feeds: false,
             resume: Resume::none(),
-            fields: HashMap::new(),
+            fields: BTreeMap::new(),
             leftovers: Vec::new(),
             late: None,
         }

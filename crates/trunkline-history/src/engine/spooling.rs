@@ -115,7 +115,11 @@ impl Spooling {
             }
         }
         let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
-        let removed: Vec<SpoolLog> = in_files.iter().filter(is_of_it).cloned().collect();
+        // The highest number stays in the list, so that no number is used again: a restored backup may
+        // have an older list, by which logs are removed.
+        let highest = in_files.iter().filter(is_of_it).map(|log| log.log).max();
+        let is_removed = |log: &&SpoolLog| is_of_it(log) && Some(log.log) != highest;
+        let removed: Vec<SpoolLog> = in_files.iter().filter(is_removed).cloned().collect();
         if !removed.is_empty() {
             spool.sync_removals()?;
             // If the catalogue cannot be written now, the entries are deleted later.

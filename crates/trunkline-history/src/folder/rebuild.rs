@@ -98,6 +98,20 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     })
 }
 
+/// Returns true unless the log is known to be empty. An empty log reserves the number of a segment whose
+/// rows came from the spool.
+fn has_rows(folder: &Path, segment: u64) -> bool {
+    let recovered = log::recover(&log::path(folder, segment), segment);
+    !recovered.is_ok_and(|recovered| recovered.rows.is_empty() && recovered.damage.is_empty())
+}
+
+/// Returns true if the old catalogue can be read and has no file of this segment, so that the rows are
+/// still in the spool. If it cannot be read, rows are entered rather than lost.
+fn former_lacks(folder: &Path, segment: u64) -> bool {
+    let former = Snapshot::read(folder);
+    former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
+}
+
 /// Copies the list of spool logs whose rows are in files. Only the old catalogue has it.
 fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
     let Ok(former) = Snapshot::read(folder) else {
@@ -154,7 +168,9 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
         |one: &Found| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
     // Segments are sealed one after the other, and joined only afterwards. So only the newest segment
     // may have been written to its files incompletely.
-    let open = Some(newest).filter(|newest| logs.contains(newest) && !found.iter().any(in_joined));
+    let open = Some(newest)
+        .filter(|newest| logs.contains(newest) && !found.iter().any(in_joined))
+        .filter(|newest| has_rows(folder, *newest) || former_lacks(folder, *newest));
     let is_in_log = |one: &Found| !is_joined(one) && Some(one.row.segment) == open;
     let is_part_of = |one: &Found, other: &Found| {
         let contains = |(from, to): &(u64, u64)| {

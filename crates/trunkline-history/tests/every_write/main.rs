@@ -47,6 +47,7 @@ fn main() {
                     &|image, copy, expected, done| {
                         check_spool(image, copy, expected, done);
                         check_late_spool(image, copy, expected, done);
+                        check_rebuilt_spool(image, copy, expected, done);
                     },
                 )
             },
@@ -247,6 +248,24 @@ fn check_late_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: us
     drop(plant);
     let plant = steps::start_with_spool(copy, NEXT + 1, time);
     assert_same(&plant.everything().lines, &rows, "after another start");
+}
+
+/// The catalogue is rebuilt, before the engine starts with both folders.
+fn check_rebuilt_spool(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let (main, _) = steps::places(copy);
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    let rebuilt = trunkline_history::rebuild(&main, wall);
+    assert!(rebuilt.is_ok() || done == 0, "rebuilt: {rebuilt:?}");
+    let plant = steps::start_with_spool(copy, NEXT, START + 1000 * 3600 * SECOND);
+    plant.maintain();
+    assert_done(
+        &plant.everything().lines,
+        expected,
+        done,
+        "with a new catalogue",
+    );
+    assert_no_log(copy);
 }
 
 /// Expects that all rows of the spool are in files.
