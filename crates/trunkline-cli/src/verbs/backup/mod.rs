@@ -365,6 +365,7 @@ fn cli_error(error: Error, context: &Context) -> CliError {
         | Error::Inside(_)
         | Error::InUse(_)
         | Error::OtherEngine { .. }
+        | Error::PartMissing(_)
         | Error::Unreliable(_)
         | Error::Changing(_)
         | Error::Replaced(_) => (Exit::Failed, "not-written"),
