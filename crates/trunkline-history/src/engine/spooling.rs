@@ -365,13 +365,7 @@ impl FileHistory {
         let moved = match spooling.cause {
             None => self.leave_folder(recorder, spooling, error.of(&self.folder), wall),
             Some(_) => {
-                // Otherwise each attempt would leave another closed segment in memory.
-                let is_full = spooling.sealing.is_some()
-                    && lock(&self.stored).tail.closed_in_folder() >= FROZEN_MAX;
-                let failed = spooling.fail(error);
-                if is_full {
-                    return Err(Error::Placed(failed));
-                }
+                spooling.fail(error);
                 self.return_to_folder(recorder, spooling, wall)
             }
         };
