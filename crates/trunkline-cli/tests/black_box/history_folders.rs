@@ -377,6 +377,32 @@ fn export_has_every_reading_and_event_from_engine_and_folder() {
     }
 }
 
+/// Plays the file, then the history without a file, each into an engine with this configuration, and
+/// expects the 8 readings of the history.
+fn assert_played_back(plant: &Recorded, file: &str, config: &str, names: &[&str]) {
+    let folder = plant.path("plant.history");
+    for source in [&[file][..], &["--history", "rig/**", "--folder", &folder]] {
+        let other = Recorded::start(config);
+        let words = ["--full-speed", "--keep-times", "--json"];
+        let played = other.done(&[&["play"], source, &words].concat());
+        let played = checked(&played.err, Some("played")).remove(0);
+        assert_eq!(
+            (&played["updates"], &played["failed"]),
+            (&8.into(), &0.into())
+        );
+        for name in names {
+            let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
+                let readings = plant.history(name).0.into_iter();
+                let keys = ["ts", "value", "q"];
+                readings
+                    .map(|one| keys.map(|key| one[key].clone()))
+                    .collect()
+            };
+            assert_eq!(shown(&other), shown(plant), "{source:?}: {name}");
+        }
+    }
+}
+
 /// What is exported as TDMS is played into another engine, with the same values and times.
 #[cfg(target_os = "linux")]
 #[test]
@@ -400,31 +426,12 @@ fn exported_recording_is_played_with_the_same_values() {
     ]);
     assert_eq!(rows.out.lines().count(), 6, "{}", rows.out);
 
-    // The second one is played without a file.
-    let folder = plant.path("plant.history");
-    for source in [
-        &[file.as_str()][..],
-        &["--history", "rig/**", "--folder", &folder],
-    ] {
-        let other = Recorded::start(PLANT);
-        let words = ["--full-speed", "--keep-times", "--json"];
-        let played = other.done(&[&["play"], source, &words].concat());
-        let played = checked(&played.err, Some("played")).remove(0);
-        assert_eq!(
-            (&played["updates"], &played["failed"]),
-            (&8.into(), &0.into())
-        );
-        for name in ["rig/level", "rig/count", "rig/text"] {
-            let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
-                let readings = plant.history(name).0.into_iter();
-                let keys = ["ts", "value", "q"];
-                readings
-                    .map(|one| keys.map(|key| one[key].clone()))
-                    .collect()
-            };
-            assert_eq!(shown(&other), shown(&plant), "{source:?}: {name}");
-        }
-    }
+    assert_played_back(
+        &plant,
+        &file,
+        PLANT,
+        &["rig/level", "rig/count", "rig/text"],
+    );
     for words in [
         &["play"][..],
         &["play", &file, "--history", "rig/**"],
@@ -508,30 +515,12 @@ array_bytes_max = "1 KiB"
     for part in ["value.count", "value.dim_1", "value.t0"] {
         assert!(info.out.contains(part), "{part}: {}", info.out);
     }
-    let folder = plant.path("plant.history");
-    for source in [
-        &[file.as_str()][..],
-        &["--history", "rig/**", "--folder", &folder],
-    ] {
-        let other = Recorded::start(config);
-        let words = ["--full-speed", "--keep-times", "--json"];
-        let played = other.done(&[&["play"], source, &words].concat());
-        let played = checked(&played.err, Some("played")).remove(0);
-        assert_eq!(
-            (&played["updates"], &played["failed"]),
-            (&8.into(), &0.into())
-        );
-        for name in ["rig/array", "rig/grid", "rig/wave"] {
-            let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
-                let readings = plant.history(name).0.into_iter();
-                let keys = ["ts", "value", "q"];
-                readings
-                    .map(|one| keys.map(|key| one[key].clone()))
-                    .collect()
-            };
-            assert_eq!(shown(&other), shown(&plant), "{source:?}: {name}");
-        }
-    }
+    assert_played_back(
+        &plant,
+        &file,
+        config,
+        &["rig/array", "rig/grid", "rig/wave"],
+    );
 }
 
 /// Many readings at few times, few readings at many times, and two variables whose readings
