@@ -92,11 +92,11 @@ fn dates(segment: &Segment) -> BTreeSet<i64> {
         let mut add = |time: i64, rows: usize| {
             *counts.entry(day_of(time)).or_default() += rows as u64;
         };
-        let of_days = rows.times().chunk_by(|a, b| day_of(*a) == day_of(*b));
-        for of_day in of_days {
-            if let Some(first) = of_day.first() {
-                add(*first, of_day.len());
-            }
+        let times = rows.times();
+        match times.iter().min().zip(times.iter().max()) {
+            Some((first, last)) if day_of(*first) == day_of(*last) => add(*first, times.len()),
+            Some(_) => times.iter().for_each(|time| add(*time, 1)),
+            None => {}
         }
         rows.marks().iter().for_each(|mark| add(mark.key.time, 1));
     }

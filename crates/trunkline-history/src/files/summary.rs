@@ -74,10 +74,14 @@ impl SummaryBuilder {
                 Step::Row(row) => rows.times().get(row).copied().unwrap_or(0),
                 Step::Event(mark) => mark.key.time,
             };
-            let start = time.div_euclid(*width).saturating_mul(*width);
-            if all.last().is_none_or(|last| last.bucket.start != start) {
+            // Most rows are in the same bucket as the row before. This saves a division.
+            let is_within = |last: &SummaryBucket| {
+                let start = last.bucket.start;
+                (start..start.saturating_add(*width)).contains(&time)
+            };
+            if !all.last().is_some_and(is_within) {
                 all.push(SummaryBucket {
-                    bucket: Bucket::new(start),
+                    bucket: Bucket::new(time.div_euclid(*width).saturating_mul(*width)),
                     first_time: i64::MAX,
                     last_time: i64::MIN,
                     events: 0,

@@ -92,6 +92,10 @@ pub struct HistorySeries {
 }
 
 #[derive(Clone, PartialEq, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a page has one per series, and the rows are much larger"
+)]
 pub enum SeriesData {
     Rows(Rows),
     Buckets {

@@ -201,9 +201,19 @@ pub struct HistoryMark {
 
 /// Updates and events of one variable, in the order in which they were recorded or, where stated,
 /// in the order of their [`RowKey`]s.
+///
+/// The fields that [`Rows::push`] always uses come first, in as few cache lines as possible: a
+/// recorder appends to the rows of thousands of variables in turn.
 #[derive(Clone, PartialEq, Debug, Default)]
+#[repr(C)]
 pub struct Rows {
     times: Vec<i64>,
+    /// Values of at most 8 bytes as words, padded with zeros; empty if the values are in `bytes`.
+    words: Vec<u64>,
+    /// A row with this key and quality needs no new step.
+    expected: Expected,
+    /// Length of each value in `words`.
+    word_bytes: u8,
     /// Empty if all are 0.
     delays: Vec<i64>,
     epochs: Steps<u64>,
@@ -211,14 +221,18 @@ pub struct Rows {
     /// consecutive.
     sequences: Steps<u64>,
     qualities: Steps<u32>,
-    /// Values of at most 8 bytes as words, padded with zeros; empty if the values are in `bytes`.
-    words: Vec<u64>,
-    /// Length of each value in `words`.
-    word_bytes: u8,
     /// Offset of the end of each value in `bytes`.
     ends: Vec<u32>,
     bytes: Vec<u8>,
     marks: Vec<HistoryMark>,
+}
+
+/// What the next row has if it continues the last step of each column; zeros if there is no row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Expected {
+    epoch: u64,
+    sequence: u64,
+    quality: u32,
 }
 
 impl Rows {
@@ -250,6 +264,7 @@ impl Rows {
         self.epochs.0.clear();
         self.sequences.0.clear();
         self.qualities.0.clear();
+        self.expected = Expected::default();
         self.words.clear();
         self.ends.clear();
         self.bytes.clear();
@@ -325,27 +340,23 @@ impl Rows {
             self.delays.resize(at, 0);
             self.delays.push(row.delay);
         }
-        if self
-            .epochs
-            .last()
-            .is_none_or(|(_, epoch)| epoch != row.key.epoch)
-        {
-            self.epochs.push(at, row.key.epoch);
+        let (key, quality) = (row.key, row.quality.to_bits());
+        let expected = self.expected;
+        let is_first = at == 0;
+        if is_first || key.epoch != expected.epoch {
+            self.epochs.push(at, key.epoch);
         }
-        let follows = |(first, sequence): (usize, u64)| {
-            sequence.wrapping_add((at - first) as u64) == row.key.sequence
-        };
-        if !self.sequences.last().is_some_and(follows) {
-            self.sequences.push(at, row.key.sequence);
+        if is_first || key.sequence != expected.sequence {
+            self.sequences.push(at, key.sequence);
         }
-        let quality = row.quality.to_bits();
-        if self
-            .qualities
-            .last()
-            .is_none_or(|(_, last)| last != quality)
-        {
+        if is_first || quality != expected.quality {
             self.qualities.push(at, quality);
         }
+        self.expected = Expected {
+            epoch: key.epoch,
+            sequence: key.sequence.wrapping_add(1),
+            quality,
+        };
         match self.word_bytes {
             0 => {
                 self.bytes.extend_from_slice(row.value);
@@ -415,6 +426,18 @@ impl Rows {
                 quality = Some(*next as u32);
                 self.qualities.push(at + row, *next as u32);
             }
+        }
+        self.expected = self.expected_from_steps();
+    }
+
+    fn expected_from_steps(&self) -> Expected {
+        let len = self.len();
+        let value = |(_, value)| value;
+        let next = |(first, sequence): (usize, u64)| sequence.wrapping_add((len - first) as u64);
+        Expected {
+            epoch: self.epochs.last().map_or(0, value),
+            sequence: self.sequences.last().map_or(0, next),
+            quality: self.qualities.last().map_or(0, |(_, quality)| quality),
         }
     }
 
@@ -504,6 +527,7 @@ impl Rows {
             &rows,
             |quality, _| quality,
         );
+        self.expected = self.expected_from_steps();
     }
 
     /// Returns true if the rows are in the order of their keys, apart from equal keys.
@@ -593,7 +617,8 @@ impl Rows {
         let count = columns.times.len();
         let in_range = |first: Option<u32>| first.is_none_or(|first| (first as usize) < count);
         let has_steps = |any: bool| any == (count > 0);
-        let rows = Self {
+        let mut rows = Self {
+            expected: Expected::default(),
             epochs: Steps::from_parts(columns.epochs)?,
             sequences: Steps::from_parts(columns.sequences)?,
             qualities: Steps::from_parts(columns.qualities)?,
@@ -612,7 +637,11 @@ impl Rows {
             && has_steps(!rows.epochs.0.is_empty())
             && has_steps(!rows.sequences.0.is_empty())
             && has_steps(!rows.qualities.0.is_empty());
-        fits.then_some(rows)
+        if !fits {
+            return None;
+        }
+        rows.expected = rows.expected_from_steps();
+        Some(rows)
     }
 
     pub(crate) fn values(&self) -> (&[u32], &[u8]) {
