@@ -539,6 +539,27 @@ fn delays_continue_after_a_restart() {
     assert_eq!(state(&rig, &x), State::Normal, "the delay had ended");
 }
 
+/// Behaviour: SV-04.
+///
+/// One sample ends the on-delay and begins the off-delay.
+#[test]
+fn off_delay_that_begins_as_the_on_delay_ends_continues_after_a_restart() {
+    let mut alarm = hi();
+    (alarm.on_delay, alarm.off_delay) = (10 * SECOND, 10 * SECOND);
+    let begin = |rig: &Rig, x: &Variable| {
+        rig.write(x, 85.0);
+        rig.advance(10 * SECOND);
+        rig.write(x, 75.0);
+    };
+    let (rig, x, _reader) = restarted(&[alarm], begin, 4 * SECOND);
+    rig.advance(5 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    rig.advance(SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
+}
+
 /// A clock that was set back must not let a delay last longer than it is.
 #[test]
 fn delay_does_not_grow_if_the_clock_was_set_back() {

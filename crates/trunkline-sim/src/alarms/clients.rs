@@ -197,7 +197,8 @@ impl Client {
                         (key, status.record.state)
                     });
                     let present = (epoch, checker.totals.redeployed);
-                    if (before.epoch, before.redeployed) == present {
+                    // While the engine is down, its epoch is not known.
+                    if epoch > 0 && (before.epoch, before.redeployed) == present {
                         checker.listed(&states.collect(), &before.from);
                     }
                 }
@@ -260,8 +261,12 @@ impl Followed {
             }
             return self.item.receive(text, None, checker);
         };
+        if lost.unknown && !is_interrupted {
+            let key = &self.item.key;
+            checker.fail(|| format!("B-03: without an interruption, a loss is unknown: {key:?}"));
+        }
         // A field without subscribers is closed. When it is opened again, its sequence restarts at 1.
-        let is_new_field = is_interrupted && position.sequence <= before.sequence;
+        let is_new_field = lost.unknown || (is_interrupted && position.sequence <= before.sequence);
         let missed = count(&lost);
         if !is_new_field && before.sequence + 1 + missed != position.sequence {
             let key = &self.item.key;

@@ -187,10 +187,12 @@ impl Entry {
         })
     }
 
-    /// Updates `delayed_since`. Returns true if a delay has begun or ended.
-    fn note_delay(&mut self, moment: Moment) -> bool {
+    /// Updates `delayed_since` after a change. Returns true if a delay has begun or ended.
+    fn note_delay(&mut self, was_active: bool, moment: Moment) -> bool {
         let is_delayed = self.alarm.delay_left(moment.now).is_some();
-        let has_changed = is_delayed != self.delayed_since.is_some();
+        // One sample can end the on-delay and begin the off-delay, or the reverse.
+        let is_other_delay = is_delayed && was_active != self.alarm.machine().is_active();
+        let has_changed = is_other_delay || is_delayed != self.delayed_since.is_some();
         if has_changed {
             self.delayed_since = is_delayed.then_some(moment.wall);
         }
@@ -366,7 +368,7 @@ impl VariableAlarms {
         for entry in self.alarms.borrow_mut().iter_mut() {
             let machine = entry.alarm.machine();
             let change = change(entry, input);
-            let has_new_delay = entry.note_delay(moment);
+            let has_new_delay = entry.note_delay(machine.is_active(), moment);
             let has_hidden_change = entry.alarm.machine() != machine;
             match change {
                 Some(change) => {
