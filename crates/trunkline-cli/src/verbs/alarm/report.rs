@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let alarms = connection.call(|client, wait| client.alarms(query.clone(), wait))?;
     let report = Report::new(
-        Figures::of(raises, since, until),
+        Figures::compute(raises, since, until),
         &alarms,
         (since, until),
         lost,
