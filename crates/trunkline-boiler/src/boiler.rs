@@ -179,9 +179,11 @@ fn other() -> Vec<Variable> {
             "As on the controller's serial line: TL, counter u16, status u32, level i16 in 0.01 %, \
              pressure u16 in mbar, sum u16",
         ),
-        known("ambient", DataType::I8, |_| Value::I8(p::AMBIENT as i8))
-            .units("°C", 0)
-            .about("Temperature of the boiler house, to the degree"),
+        known("ambient", DataType::I8, |_| {
+            Value::I8(p::AMBIENT_TEMPERATURE as i8)
+        })
+        .units("°C", 0)
+        .about("Temperature of the boiler house, to the degree"),
         known("sim/steps", DataType::U64, |plant| {
             Value::U64(plant.steps - plant.settled_at)
         })

@@ -76,9 +76,13 @@ fn burner() -> Vec<Variable> {
         })
         .units("kg", 2)
         .about("Natural gas burned since the start"),
-        measured("burner/heat", |plant| plant.flows.fire / 1e6, 0.0)
-            .units("MW", 3)
-            .about("Heat of combustion"),
+        measured(
+            "burner/heat",
+            |plant| plant.flows.combustion_power / 1e6,
+            0.0,
+        )
+        .units("MW", 3)
+        .about("Heat of combustion"),
         known("control/pressure/error", DataType::F64, |plant| {
             Value::F64(plant.controls.pressure.error)
         })

@@ -32,7 +32,7 @@ pub struct Flows {
     /// Ratio of supplied to stoichiometric air; 0 without fire.
     pub air_ratio: f64,
     /// Heat of combustion, W.
-    pub fire: f64,
+    pub combustion_power: f64,
     /// Heat carried by the flue gas, W.
     pub flue: f64,
     /// Heat from metal to water, W.

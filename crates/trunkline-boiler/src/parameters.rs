@@ -33,7 +33,7 @@ pub const METAL_TO_WATER: f64 = 2.0e5;
 /// Heat lost to the boiler house, W/K.
 pub const METAL_TO_AMBIENT: f64 = 150.0;
 /// Temperature of the boiler house, °C.
-pub const AMBIENT: f64 = 25.0;
+pub const AMBIENT_TEMPERATURE: f64 = 25.0;
 
 // Burner
 /// Lower heating value of methane, J/kg.
@@ -45,7 +45,7 @@ pub const AIR_STOICHIOMETRIC: f64 = 17.2;
 /// Air during the purge, kg/s.
 pub const AIR_PURGE: f64 = 2.0;
 /// Mean heat capacity of air, J/(kg K).
-pub const AIR_CAPACITY: f64 = 1010.0;
+pub const AIR_HEAT_CAPACITY: f64 = 1010.0;
 /// Mean heat capacity of wet flue gas, J/(kg K).
 pub const GAS_CAPACITY: f64 = 1200.0;
 /// Lowest fire, % of full fire.

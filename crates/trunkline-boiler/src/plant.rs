@@ -71,7 +71,7 @@ impl Plant {
             (Account::Metal, 0.0, p::METAL_CAPACITY * metal_temperature),
             (Account::Tank, tank_mass, tank_mass * tank_enthalpy),
         ]);
-        let mut valves: Vec<Valve> = Tag::ALL.map(|tag| Valve::new(tag.stroke())).into();
+        let mut valves: Vec<Valve> = Tag::ALL.map(|tag| Valve::new(tag.stroke_time())).into();
         let opened = [(Tag::FV102, 60.0), (Tag::FV105, 3.0), (Tag::XV106, 100.0)];
         for (tag, percent) in opened {
             valves[tag as usize].command = percent;
@@ -177,10 +177,10 @@ impl Plant {
 
     /// Returns the heat from metal to water divided by the heat of combustion, %; 0 without fire.
     pub fn efficiency(&self) -> f64 {
-        if self.flows.fire <= 0.0 {
+        if self.flows.combustion_power <= 0.0 {
             return 0.0;
         }
-        (100.0 * self.flows.boiling / self.flows.fire).clamp(0.0, 100.0)
+        (100.0 * self.flows.boiling / self.flows.combustion_power).clamp(0.0, 100.0)
     }
 
     /// Returns the oxygen in the dry flue gas, % by volume. Without fire, this is the oxygen in
@@ -252,8 +252,8 @@ impl Plant {
             condensate: condensate + (wanted - condensate) * p::STEP_SECONDS / p::CONDENSATE_LAG,
             overflow: tank_excess.max(0.0) / p::OVERFLOW_SECONDS,
             boiling: p::METAL_TO_WATER * (self.metal_temperature - self.drum.state.temperature),
-            loss: p::METAL_TO_AMBIENT * (self.metal_temperature - p::AMBIENT),
-            tank_loss: p::TANK_TO_AMBIENT * (self.tank_temperature - p::AMBIENT),
+            loss: p::METAL_TO_AMBIENT * (self.metal_temperature - p::AMBIENT_TEMPERATURE),
+            tank_loss: p::TANK_TO_AMBIENT * (self.tank_temperature - p::AMBIENT_TEMPERATURE),
             pump: feed * rise.max(0.0) * PASCALS * water / p::PUMP_EFFICIENCY,
             ..Flows::default()
         };
@@ -287,14 +287,15 @@ impl Plant {
         } else if self.controls.burner == BurnerState::Purge {
             flows.air = p::AIR_PURGE * valve(Tag::FV108);
         }
-        flows.fire = flows.fuel * p::HEATING_VALUE;
+        flows.combustion_power = flows.fuel * p::HEATING_VALUE;
         let gas = (flows.fuel + flows.air) * p::GAS_CAPACITY;
         if gas <= 0.0 {
-            flows.flue_temperature = p::AMBIENT;
-            flows.flame_temperature = p::AMBIENT;
+            flows.flue_temperature = p::AMBIENT_TEMPERATURE;
+            flows.flame_temperature = p::AMBIENT_TEMPERATURE;
             return;
         }
-        let carried = flows.fire + flows.air * p::AIR_CAPACITY * p::AMBIENT;
+        let carried =
+            flows.combustion_power + flows.air * p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE;
         // The boiler is a heat exchanger that is less effective at high fire.
         let effectiveness = 0.985 - 0.015 * share;
         flows.flame_temperature = carried / gas;
@@ -325,7 +326,12 @@ impl Plant {
             (MakeUp, Tank, flows.make_up, make_up),
             (Condensate, Tank, flows.condensate, condensate),
             (Fuel, Gas, flows.fuel, p::HEATING_VALUE),
-            (Air, Gas, flows.air, p::AIR_CAPACITY * p::AMBIENT),
+            (
+                Air,
+                Gas,
+                flows.air,
+                p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE,
+            ),
         ];
         for (from, to, flow, enthalpy) in with_mass {
             let mass = flow * p::STEP_SECONDS;

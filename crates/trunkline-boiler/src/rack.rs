@@ -207,14 +207,14 @@ const GROUPS: &[Group] = &[
     current(2, "Fan bearing temperature", "°C", (0.0, 150.0), fan_bearing),
     current(1, "Combustion air pressure", "mbar", (0.0, 60.0), |plant, _| air_pressure(plant)),
     current(1, "Fuel gas pressure", "mbar", (0.0, 400.0), |plant, _| fuel_pressure(plant)),
-    current(1, "Fuel gas temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT - 8.0),
+    current(1, "Fuel gas temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT_TEMPERATURE - 8.0),
     current(1, "Oxygen in flue gas", "%", (0.0, 25.0), |plant, _| plant.oxygen()),
     current(1, "Carbon monoxide in flue gas", "ppm", (0.0, 500.0), |plant, _| carbon_monoxide(plant)),
     current(1, "Furnace draught", "Pa", (-100.0, 100.0), |plant, _| draught(plant)),
     current(1, "Boiler water conductivity", "µS/cm", (0.0, 6000.0), |plant, _| plant.conductivity),
     current(1, "Header pressure", "bar", (0.0, 16.0), |_, _| p::HEADER_PRESSURE),
     current(1, "Condensate temperature", "°C", (0.0, 150.0), |_, _| p::CONDENSATE_TEMPERATURE),
-    current(2, "Boiler house temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT),
+    current(2, "Boiler house temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT_TEMPERATURE),
     counts(10, "Valve position", "%", (0.0, 100.0), |plant, index| plant.valves[index].travel),
     spare(4),
 ];
@@ -303,7 +303,7 @@ fn flue(plant: &Plant, index: usize) -> f64 {
 /// The flame temperature, minus an allowance for the radiation of the gas between flame and sensor.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
-    p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)
+    p::AMBIENT_TEMPERATURE + (flame - p::AMBIENT_TEMPERATURE) * (0.52 - 0.03 * index as f64)
 }
 
 /// The pipe from the tank loses some heat.
@@ -345,11 +345,11 @@ fn fuel_pressure(plant: &Plant) -> f64 {
 }
 
 fn bearing(plant: &Plant, index: usize) -> f64 {
-    p::AMBIENT + 12.0 * plant.pump_speed + 2.0 * plant.flows.feed + 3.0 * index as f64
+    p::AMBIENT_TEMPERATURE + 12.0 * plant.pump_speed + 2.0 * plant.flows.feed + 3.0 * index as f64
 }
 
 fn fan_bearing(plant: &Plant, index: usize) -> f64 {
-    p::AMBIENT + 5.0 * plant.flows.air + 2.0 * index as f64
+    p::AMBIENT_TEMPERATURE + 5.0 * plant.flows.air + 2.0 * index as f64
 }
 
 /// Carbon monoxide, ppm: more at low fire, where mixing is poor.

@@ -214,16 +214,16 @@ mod tests {
     use trunkline_types::{Position, Quality, Sample};
 
     use super::*;
-    use crate::output::specimen;
+    use crate::output::fixtures;
 
     fn reading(value: Value) -> Reading {
         let sample = Sample {
             value,
-            ..specimen::reading().sample
+            ..fixtures::reading().sample
         };
         Reading {
             sample,
-            ..specimen::reading()
+            ..fixtures::reading()
         }
     }
 
@@ -277,9 +277,9 @@ mod tests {
         let bad = Reading {
             sample: Sample {
                 quality: Quality::bad(Reason::SensorFailure),
-                ..specimen::reading().sample
+                ..fixtures::reading().sample
             },
-            ..specimen::reading()
+            ..fixtures::reading()
         };
         for (condition, expected) in [
             ("quality = bad", true),

@@ -132,7 +132,7 @@ fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
         (Err(stop), _) | (Ok(_), Err(stop)) => stop,
     };
     match stop {
-        CliError::PipeClosed => Exit::Done,
+        CliError::PipeClosed => Exit::Success,
         CliError::Problem(problem) => {
             // If standard error is closed as well, the problem cannot be shown.
             let _ = terminal.problem(&problem, 0);
@@ -199,7 +199,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
-            Ok(Exit::Done)
+            Ok(Exit::Success)
         }
         // If an environment variable sets an option, clap reports a short error instead of the
         // help.

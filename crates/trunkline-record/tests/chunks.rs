@@ -29,7 +29,7 @@ fn options(outstanding: usize) -> QueueOptions {
 
 /// A ring that may lend all the regions that a test needs.
 fn ring(rows: usize) -> Ring {
-    let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 200);
+    let made = RegionMemory::for_recording(ROW, rows, PagesWanted::Ordinary, 200);
     let (memory, filler, reader) = made.unwrap();
     Ring {
         memory,
@@ -265,7 +265,7 @@ fn segments(file: &[u8]) -> Vec<[usize; 3]> {
 fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
     let recording = Recording::open(path, &Selection::default()).unwrap();
     assert_eq!(recording.rows_in_place(), recording.rows());
-    let made = RegionMemory::to_play(ROW, 512, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(ROW, 512, PagesWanted::Ordinary, 16);
     let (memory, writer, mut drain) = made.unwrap();
     let options = PlayOptions {
         region_rows: 2 * BLOCK_ROWS as u64,

@@ -32,7 +32,7 @@ struct Ring {
 }
 
 fn ring() -> Ring {
-    let made = RegionMemory::to_play(ELEMENT, 8 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(ELEMENT, 8 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, writer, drain) = made.unwrap();
     Ring {
         memory,

@@ -252,7 +252,7 @@ fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
             .flat_map(|(.., bytes)| bytes.clone())
             .collect();
         // A number of rows that fills whole blocks.
-        let made = RegionMemory::to_record(row.len(), 4096, PagesWanted::Ordinary, 4);
+        let made = RegionMemory::for_recording(row.len(), 4096, PagesWanted::Ordinary, 4);
         let (memory, mut filler, mut reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK);
         let queue = WriteQueue::new(Box::new(disk.clone()), rig::options(), vec![memory]);

@@ -112,7 +112,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, metadata, reading as specimen, with_bad_quality};
+    use crate::output::fixtures::{T, metadata, reading as reading_fixture, with_bad_quality};
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
@@ -147,7 +147,7 @@ mod tests {
         let metadata = metadata();
         for (reading, expected) in [
             (
-                specimen(),
+                reading_fixture(),
                 "boiler/level,2026-11-20T21:39:04.123456789Z,72.41,f64,%,good,,12,48213,0",
             ),
             (

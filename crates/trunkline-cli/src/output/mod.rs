@@ -97,7 +97,7 @@ impl<'a> ReadingView<'a> {
 }
 
 #[cfg(test)]
-pub(crate) mod specimen {
+pub(crate) mod fixtures {
     //! Readings for tests of the output formats.
 
     use std::time::Duration;

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     serve::warn(&engine, &plan, context)?;
     context.interrupted.wait_for_first();
     engine.shutdown(serve::GRACE);
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {

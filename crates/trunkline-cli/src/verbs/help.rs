@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         (Some(name), false) => command_help(name, args.verb.as_deref())?,
     };
     context.terminal.raw(text.as_bytes())?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 const OPTIONS: &str = "options";

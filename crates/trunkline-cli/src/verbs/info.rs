@@ -14,7 +14,7 @@ use self::record::Info;
 use self::words::{
     access, alarm, deadband, fifo, held_by, range, read_by, scaling, source, writes,
 };
-use crate::arguments::{Form, number};
+use crate::arguments::{OutputFormat, number};
 use crate::connection::{Connection, open_options, reading_fault};
 use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
@@ -133,7 +133,7 @@ impl<'a> Printer<'a> {
             return terminal.line(&json(&record));
         }
         let lines = self.lines(opened, info, trend);
-        if self.context.settings.form != Form::Table {
+        if self.context.settings.output_format != OutputFormat::Table {
             return lines.into_iter().try_for_each(|(key, value)| {
                 let cells = vec![info.name.clone(), key.to_owned(), value];
                 self.table.push_cells(cells, Style::Plain)

@@ -114,7 +114,7 @@ fn list(context: &Context) -> Result<Exit, CliError> {
         driver: driver.name,
         description: driver.description,
     }))?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
@@ -142,7 +142,7 @@ fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
             show(name, &address, &status, context)?;
             match provider.wait_status(&status) {
                 Some(next) => status = next,
-                None => return Ok(Exit::Done),
+                None => return Ok(Exit::Success),
             }
         }
     })

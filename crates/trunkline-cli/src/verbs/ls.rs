@@ -5,7 +5,7 @@ use trunkline_types::name::{check_segment, suggest};
 use trunkline_types::{Name, Pattern, Url};
 
 use super::find::access_name;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::targets;
@@ -142,12 +142,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         context.remark("no libraries are deployed")?;
     }
     let mut table = context.table::<Entry>()?;
-    let form = context.settings.form;
+    let format = context.settings.output_format;
     for node in &nodes {
-        list(node, 0, args.tree, form, &mut table)?;
+        list(node, 0, args.tree, format, &mut table)?;
     }
     table.finish()?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Returns the engine, and the path without trailing slashes.
@@ -266,7 +266,7 @@ fn list(
     node: &Node,
     depth: usize,
     is_tree: bool,
-    form: Form,
+    format: OutputFormat,
     table: &mut Table,
 ) -> Result<(), CliError> {
     let is_folder = node.variable.is_none() || !node.children.is_empty();
@@ -276,7 +276,7 @@ fn list(
             kind: Some("variable"),
             data_type: Some(data_type.clone()),
             access: Some(*access),
-            shown: Some(shown(node, depth, is_tree, form)),
+            shown: Some(shown(node, depth, is_tree, format)),
             ..Entry::default()
         })?;
     }
@@ -292,23 +292,23 @@ fn list(
             variables: Some(node.variables),
             description: node.description.clone(),
             state,
-            shown: Some(format!("{}/", shown(node, depth, is_tree, form))),
-            is_for_people: form.is_for_people(),
+            shown: Some(format!("{}/", shown(node, depth, is_tree, format))),
+            is_for_people: format.is_for_people(),
             ..Entry::default()
         })?;
     }
     if is_tree {
         for child in &node.children {
-            list(child, depth + 1, is_tree, form, table)?;
+            list(child, depth + 1, is_tree, format, table)?;
         }
     }
     Ok(())
 }
 
 /// Returns the name to show. In a tree for people, it is the last segment, indented.
-fn shown(node: &Node, depth: usize, is_tree: bool, form: Form) -> String {
+fn shown(node: &Node, depth: usize, is_tree: bool, format: OutputFormat) -> String {
     let last = node.path.rsplit('/').next().unwrap_or_default();
-    match is_tree && form.is_for_people() {
+    match is_tree && format.is_for_people() {
         true if depth > 0 => format!("{}{last}", "  ".repeat(depth)),
         _ => node.path.clone(),
     }

@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     drop(watch);
     engine.shutdown(GRACE);
     match engine.store_error() {
-        None => Ok(Exit::Done),
+        None => Ok(Exit::Success),
         Some(error) => {
             let sentence = format!("the newest values and orders are not kept: {error}");
             Err(Problem::failed("store", sentence).into())

@@ -11,7 +11,7 @@ use trunkline_types::Url;
 use trunkline_types::text::parse_rfc3339;
 use trunkline_types::url::Via;
 
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::dial;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
@@ -299,14 +299,14 @@ fn report(
     mut findings: Vec<Finding>,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let form = context.settings.form;
+    let format = context.settings.output_format;
     // JSON output keeps the times as the engine writes them.
     let times = context.settings.times.column(true, context.started);
-    let times = times.filter(|_| !form.is_json());
+    let times = times.filter(|_| !format.is_json());
     let mut table = context.table::<Finding>()?;
     for finding in &mut findings {
         finding.name = name.unwrap_or_default().to_owned();
-        finding.is_in_table = form == Form::Table;
+        finding.is_in_table = format == OutputFormat::Table;
         if let Some(times) = &times {
             finding.message = with_local_times(&finding.message, times);
         }
@@ -317,7 +317,7 @@ fn report(
     table.finish()?;
     let is_fault = |finding: &&Finding| finding.verdict == Verdict::Fault;
     let cause = findings.iter().find(is_fault);
-    if form.is_for_people() {
+    if format.is_for_people() {
         context.terminal.lines(&conclusion(name, cause))?;
     }
     Ok(Exit::ProblemsFound.when(cause.is_some()))

@@ -115,7 +115,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
         }
     }
     let row_bytes = recording.row_bytes();
-    let made = RegionMemory::to_play(row_bytes, 64, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_playback(row_bytes, 64, PagesWanted::Ordinary, 4);
     let Ok((memory, ring, drain)) = made else {
         return Ok(());
     };

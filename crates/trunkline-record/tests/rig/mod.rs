@@ -28,7 +28,7 @@ pub struct Ring {
 pub type Sut = TdmsRecording;
 
 pub fn ring(rows: usize) -> Ring {
-    let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_recording(ROW, rows, PagesWanted::Ordinary, 16);
     let (memory, filler, reader) = made.unwrap();
     Ring {
         memory,

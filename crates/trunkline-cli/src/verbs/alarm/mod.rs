@@ -261,7 +261,7 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
         };
         context.terminal.note(sentence)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Returns a table of the alarms: active ones first, then by priority and time.

@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         lost,
     );
     context.print_details(&report, report.properties(context))?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 impl Report {

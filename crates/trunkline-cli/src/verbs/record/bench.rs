@@ -207,7 +207,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     Ok(match lost {
         _ if context.interrupted.is_pressed() => Exit::Interrupted,
-        0 => Exit::Done,
+        0 => Exit::Success,
         _ => Exit::Lost,
     })
 }

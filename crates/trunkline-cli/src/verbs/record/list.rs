@@ -41,7 +41,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
         table.push(&of_recorder(&recorder, name))?;
         running.insert(recorder.file);
     }
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     for path in paths {
         if full(&path).is_ok_and(|path| running.contains(&path)) {
             continue;

@@ -157,7 +157,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         status if status.progress.sync_failure.is_some() => Exit::Failed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::Failed,
         status if unmatched::has_name(status) => Exit::Failed,
-        _ => Exit::Done,
+        _ => Exit::Success,
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
     let recorded = match is_empty {

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .map(|wait| context.clock.now().saturating_add(wait));
     // Ask all recorders to stop before waiting for any of them.
     let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     for (recorder, stream) in asked {
         let wait = until.map(|until| until.since(context.clock.now()));
         let answer = stream.and_then(|stream| read(stream, wait));
@@ -114,8 +114,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             Err(error) => context.show(&unanswered(recorder, &error), 0)?,
         };
         exit = match (exit, ended) {
-            (Exit::Done, ended) => ended,
-            (exit, Exit::Done) => exit,
+            (Exit::Success, ended) => ended,
+            (exit, Exit::Success) => exit,
             (exit, ended) if exit == ended => exit,
             _ => Exit::Failed,
         };
@@ -142,7 +142,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
 
 fn report(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     let exit = match answer["exit"].as_u64() {
-        Some(0) => Exit::Done,
+        Some(0) => Exit::Success,
         Some(7) => Exit::Lost,
         _ => Exit::Failed,
     };

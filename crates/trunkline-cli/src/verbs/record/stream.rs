@@ -77,7 +77,7 @@ impl Recorder<'_> {
         // Regions of whole blocks are written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
         let pages = PagesWanted::LargestThereAre;
-        let made = RegionMemory::to_record(row_bytes, rows * REGIONS, pages, REGIONS);
+        let made = RegionMemory::for_recording(row_bytes, rows * REGIONS, pages, REGIONS);
         let (memory, mut filler, mut reader) = made.map_err(|error| problem(&error.into()))?;
         let Some(mut stream) = self.wait_for_writer()? else {
             return Ok(self.no_writer_connected());

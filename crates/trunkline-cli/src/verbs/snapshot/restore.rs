@@ -7,7 +7,7 @@ use trunkline::{GROUP_MAX, Write, WriteOutcome};
 use super::compare::{Difference, Kind, RestoreWrite};
 use super::file::Saved;
 use super::{SavedArgs, compare_with_engine, select};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::{Connection, SUPERSEDED, not_known, outcome_word};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, width};
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         };
         context.terminal.note(&text)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     write(args, &planned, &connection, context)
 }
@@ -149,7 +149,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
 
 /// Formats the value to be written, preceded by an arrow in a table.
 fn with_arrow(value: &str, context: &Context) -> String {
-    match context.settings.form == Form::Table && !value.is_empty() {
+    match context.settings.output_format == OutputFormat::Table && !value.is_empty() {
         true => format!("→ {value}"),
         false => value.to_owned(),
     }

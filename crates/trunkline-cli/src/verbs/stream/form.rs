@@ -5,7 +5,7 @@ use trunkline_types::DataType;
 
 use super::EndArgs;
 use super::text::WRITER;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::{Context, Problem};
 
 /// How elements look outside a stream.
@@ -24,10 +24,12 @@ pub(super) enum ElementForm {
 
 impl EndArgs {
     pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
-        let form = self.element_form.unwrap_or(match context.settings.form {
-            Form::Csv => ElementForm::Csv,
-            _ => ElementForm::Jsonl,
-        });
+        let form = self
+            .element_form
+            .unwrap_or(match context.settings.output_format {
+                OutputFormat::Csv => ElementForm::Csv,
+                _ => ElementForm::Jsonl,
+            });
         if form == ElementForm::Raw && element_bytes(&self.buffer.data_type).is_none() {
             let sentence = format!(
                 "elements of type {} vary in size, so they have no raw form; use --as jsonl or csv",

@@ -241,7 +241,7 @@ pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     if found.is_empty() {
         context.remark("there are no stream endpoints")?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError> {
@@ -266,7 +266,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
     };
     let shown = Endpoint::of(endpoint);
     context.print_details(&shown, shown.properties())?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {

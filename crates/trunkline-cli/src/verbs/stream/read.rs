@@ -207,7 +207,7 @@ impl Read<'_> {
         }
         match moved {
             Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => {
-                Ok(failed.unwrap_or(Exit::Done))
+                Ok(failed.unwrap_or(Exit::Success))
             }
             Err(Halt::Interrupted) if lost == 0 => Ok(Exit::Interrupted),
             Ok(()) | Err(Halt::Stream(StreamError::Ended) | Halt::Interrupted) => Ok(Exit::Lost),

@@ -300,7 +300,7 @@ impl Write<'_> {
                 Err(CliError::Problem(problem))
             }
             (Some(stop), _) => Err(stop),
-            (None, 0) => Ok(Exit::Done),
+            (None, 0) => Ok(Exit::Success),
             (None, _) => Ok(Exit::Lost),
         }
     }

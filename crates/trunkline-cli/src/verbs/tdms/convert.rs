@@ -24,7 +24,7 @@ use super::rows::{Axis, range, report_no_rows};
 use super::sums::report_checksums;
 use super::text::Lines;
 use super::{OutArgs, RowArgs};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -247,8 +247,8 @@ fn rows_of<R: ReadAt>(
     let out = OutputFile::new(path, Some(&args.file), args.out.force, context)?;
     let watch = out.watch();
     let text_form = match form {
-        OutForm::Csv => Form::Csv,
-        _ => Form::Jsonl,
+        OutForm::Csv => OutputFormat::Csv,
+        _ => OutputFormat::Jsonl,
     };
     let style = context.settings.values.for_programs();
     let lines =

@@ -36,10 +36,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if context.settings.is_json() {
         context.list([Contents::of(&file, args, &choice, context)?])?;
         report_defects(&file, &args.file, context)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let is_wide = context.settings.columns == Columns::Wide;
-    if context.settings.form.is_for_people() && context.settings.columns != Columns::Terse {
+    if context.settings.output_format.is_for_people() && context.settings.columns != Columns::Terse
+    {
         context.terminal.line(&headline(&file, args)?)?;
         if is_wide {
             for path in file.paths().filter(|path| !path.is_channel()) {
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
     }
     report_defects(&file, &args.file, context)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// The line of `tdms info` with --json.

@@ -9,7 +9,7 @@ use super::blocks::Block;
 use super::columns::{Column, cell_type};
 use super::opened::escaped;
 use super::rows::{Axis, When};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::output::csv;
 use crate::output::record::{self, JsonSchema, Serialize};
 use crate::output::times::TimeColumn;
@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    form: Form,
+    format: OutputFormat,
     names: Vec<String>,
     types: Vec<DataType>,
     axis: Option<Axis>,
@@ -54,14 +54,14 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new<R: ReadAt>(
-        form: Form,
+        format: OutputFormat,
         columns: &[Column<'_, R>],
         axis: Option<Axis>,
         times: Option<TimeColumn>,
         style: ValueStyle,
     ) -> Self {
         Self {
-            form,
+            format,
             names: columns.iter().map(|column| column.name.clone()).collect(),
             types: columns.iter().map(|c| cell_type(c.data_type)).collect(),
             axis,
@@ -74,7 +74,7 @@ impl Lines {
 
     /// If `is_wanted`, puts a `'` before text cells of CSV that begin like a formula.
     pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
-        self.is_guarded = is_wanted && self.form == Form::Csv;
+        self.is_guarded = is_wanted && self.format == OutputFormat::Csv;
         self
     }
 
@@ -84,12 +84,12 @@ impl Lines {
         block: &Block,
         mut out: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.form.is_json() {
+        if self.format.is_json() {
             return (0..block.rows)
                 .try_for_each(|at| out(&escape(&record::json(&self.row(block, at)))));
         }
         let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
-        if self.form != Form::Table {
+        if self.form != OutputFormat::Table {
             return lines.iter().try_for_each(|line| out(&self.joined(line)));
         }
         let is_first = self.widths.is_empty();
@@ -114,15 +114,17 @@ impl Lines {
     /// Returns the header line, if the first block does not include it.
     pub(super) fn header(&self) -> Option<String> {
         let cells = self.header_cells();
-        match self.form {
-            Form::Csv | Form::Plain if !cells.is_empty() => Some(self.joined(&cells)),
+        match self.format {
+            OutputFormat::Csv | OutputFormat::Plain if !cells.is_empty() => {
+                Some(self.joined(&cells))
+            }
             _ => None,
         }
     }
 
     fn joined(&self, cells: &[String]) -> String {
-        match self.form {
-            Form::Csv => {
+        match self.format {
+            OutputFormat::Csv => {
                 let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
                 match cells.as_slice() {
                     // A parser would skip an empty row.
@@ -166,7 +168,7 @@ impl Lines {
 
     /// Escapes text for people, so that it cannot move the cursor or start another column.
     fn safe(&self, text: String) -> String {
-        match self.form.is_for_people() {
+        match self.format.is_for_people() {
             true => escaped(&text),
             false => text,
         }
@@ -176,7 +178,7 @@ impl Lines {
         match cell {
             None => String::new(),
             Some(Value::String(text)) if self.is_guarded => self.guarded(&text),
-            Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
+            Some(value) if self.format == OutputFormat::Csv => csv::cell(&value, ty, self.style),
             // Unchanged: `safe` escapes it.
             Some(Value::String(text)) => text.to_string(),
             Some(value) => self.style.text(&value, ty, None),
