@@ -83,16 +83,16 @@ impl Meters {
         }
         let air = flows.air * p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE;
         let water = flows.make_up * enthalpies.make_up + flows.condensate * enthalpies.condensate;
-        for power in [water, flows.combustion_power, air, flows.pump] {
+        for power in [water, flows.combustion_power, air, flows.pump_power] {
             self.energy_in.add(power * dt);
         }
         let water = flows.blow_down * enthalpies.water + flows.overflow * enthalpies.tank;
         for power in [
             steam * enthalpies.steam,
             water,
-            flows.flue,
-            flows.loss,
-            flows.tank_loss,
+            flows.flue_heat,
+            flows.metal_heat_loss,
+            flows.tank_heat_loss,
         ] {
             self.energy_out.add(power * dt);
         }
@@ -170,7 +170,7 @@ fn assert_sane(plant: &Plant) {
         "metal temperature {} °C",
         plant.metal_temperature
     );
-    assert!(plant.drum.liquid > 0.0 && plant.drum.vapour > 0.0);
+    assert!(plant.drum.liquid_mass > 0.0 && plant.drum.vapour_mass > 0.0);
 }
 
 #[test]
