@@ -156,7 +156,7 @@ fn extended_header_is_written_completely_despite_disk_faults() {
         let faults = [
             SimFault::Short(BLOCK),
             SimFault::Fails(4),
-            SimFault::NotBegun(EIO),
+            SimFault::NotStarted(EIO),
         ];
         faults.map(|fault| (n, fault))
     }) {
@@ -184,7 +184,7 @@ fn extended_header_is_written_completely_despite_disk_faults() {
             assert_eq!(kept, 12 * BLOCK_ROWS as u64);
         }
         match (closed.failure, fault) {
-            (None, _) | (Some(_), SimFault::NotBegun(_)) => {}
+            (None, _) | (Some(_), SimFault::NotStarted(_)) => {}
             // A failed sync is not retried.
             (Some(failure), _) => assert_eq!(failure.step, FailedStep::Sync, "{fault:?} {number}"),
         }

@@ -138,7 +138,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
         let odd = [0, 5 * 16][usize::from(report.is_direct)];
         assert_eq!(progress.bytes_copied, odd, "{report:?}");
         assert_eq!(
-            (progress.begun, progress.total),
+            (progress.started, progress.total),
             (20 * REGION + 5, 20 * REGION + 5)
         );
     }

@@ -7,8 +7,8 @@ use super::{QueueOptions, Reservation, RoomWatch};
 use crate::backend::Backend;
 use crate::error::QueueError;
 
-/// At most this fraction (1/8) of a disk's free space is reserved at a time.
-const ROOM_SHARE: u64 = 8;
+/// At most 1/8 of a disk's free space is reserved at a time.
+const ROOM_DIVISOR: u64 = 8;
 
 /// The disk space of a file.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Space {
             return Err(io::ErrorKind::StorageFull.into());
         }
         // No other program can use reserved space, so only part of a nearly full disk is reserved.
-        let ahead = self.reserve_bytes.min(room / ROOM_SHARE);
+        let ahead = self.reserve_bytes.min(room / ROOM_DIVISOR);
         let bytes = ahead.max(needed);
         backend.reserve(self.reserved_to, bytes)?;
         self.reserved_to = self.reserved_to.saturating_add(bytes);
@@ -112,8 +112,8 @@ impl Space {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),
             _ => 0,
         };
-        let left = backend.room().ok();
-        let left = left.map(|left| left.saturating_add(ahead));
-        self.room.record(backend.now(), left, position);
+        let free_bytes = backend.room().ok();
+        let free_bytes = free_bytes.map(|free_bytes| free_bytes.saturating_add(ahead));
+        self.room.record(backend.now(), free_bytes, position);
     }
 }

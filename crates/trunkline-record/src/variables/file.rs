@@ -91,7 +91,7 @@ impl SegmentFile {
     }
 
     fn create_with(path: &Path, has_sums: bool) -> io::Result<Self> {
-        let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+        let create_new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
         let file = new(path)?;
         let sums_path = sums_path(path);
         let sums_file = remove_leftovers(path).and_then(|()| match has_sums {

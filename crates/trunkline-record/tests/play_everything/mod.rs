@@ -109,8 +109,8 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
                 if let Some(due) = pacer.next_due()? {
                     pacer.take(due, 1)?;
                 }
-                pacer.late(now)?;
-                pacer.hold(now);
+                pacer.postpone_to(now)?;
+                pacer.postpone_by(now);
             }
         }
     }

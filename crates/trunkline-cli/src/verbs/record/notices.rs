@@ -204,7 +204,7 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
 
 pub(super) fn removed_text(found: &MovedFile) -> String {
     use trunkline::record::FileLocation;
-    match &found.now {
+    match &found.location {
         FileLocation::Removed {
             copy_from: Some(from),
         } => format!(
