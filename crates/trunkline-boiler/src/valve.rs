@@ -59,7 +59,7 @@ impl Valve {
         let step_max = 100.0 * STEP_SECONDS / self.stroke_time;
         // A resting actuator ignores errors up to `DEADBAND`; otherwise it would never rest.
         let moves = if self.moving {
-            gap != 0.0
+            position_error != 0.0
         } else {
             position_error.abs() > DEADBAND
         };

@@ -42,7 +42,8 @@ pub enum GapMode {
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
 /// Rows become due in order. If one could not be played in time, [`postpone_to`](Self::postpone_to)
-/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up the delay.
+/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up the
+/// delay.
 #[derive(Debug)]
 pub struct Pacer {
     /// `None`: every row is due at once.

@@ -41,9 +41,11 @@ impl EndArgs {
     }
 
     /// Checks that the form can name the writer of an element, for an endpoint with several writers.
-    pub(super) fn check_writer_place(&self, form: ElementForm) -> Result<(), Problem> {
+    pub(super) fn check_writer_column(&self, form: ElementForm) -> Result<(), Problem> {
         let is_taken = match &self.buffer.data_type {
-            DataType::Struct(of) => of.fields.iter().any(|(name, _)| **name == *WRITER),
+            DataType::Struct(struct_type) => {
+                struct_type.fields.iter().any(|(name, _)| **name == *WRITER)
+            }
             _ => false,
         };
         match form {

@@ -11,11 +11,11 @@ use super::opened::escaped;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Maximum number of cells in a block, over all columns.
-const CELLS: u64 = 256 * 1024;
+const CELLS_MAX: u64 = 256 * 1024;
 /// Maximum number of rows in a block.
 const ROWS_MAX: u64 = 8 * 1024;
 /// Maximum size of the text in a block in bytes, unless a single string is larger.
-const TEXT_BYTES: u64 = 4 * 1024 * 1024;
+const TEXT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Block {
@@ -31,12 +31,12 @@ pub(super) struct Block {
 impl Block {
     /// Returns the value of a cell; `None` after the end of the channel, and for an unreadable
     /// cell.
-    pub(super) fn cell(&self, column: usize, at: usize) -> Option<Value> {
+    pub(super) fn cell(&self, column: usize, row: usize) -> Option<Value> {
         let values = self.columns.get(column)?;
         let unreadable = self.unreadable.get(column)?;
-        match unreadable.iter().any(|range| range.contains(&at)) {
+        match unreadable.iter().any(|range| range.contains(&row)) {
             true => None,
-            false => cell(values, at),
+            false => cell(values, row),
         }
     }
 }
@@ -59,15 +59,15 @@ pub(super) struct Blocks<'c, 'a, R> {
 }
 
 impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
-    /// Returns the rows from `range.0` up to, but not including, `range.1`.
+    /// Reads the rows from `range.0` up to, but not including, `range.1`.
     pub(super) fn new(columns: &'c [Column<'a, R>], range: (u64, u64)) -> Self {
         let texts = columns.iter().filter(|column| is_text(column)).count() as u64;
         Self {
             columns,
             next: range.0,
             end: range.1,
-            rows: (CELLS / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
-            text_bytes: (TEXT_BYTES / texts.max(1)).max(1),
+            rows: (CELLS_MAX / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
+            text_bytes: (TEXT_BYTES_MAX / texts.max(1)).max(1),
             unreadable: BTreeMap::new(),
         }
     }
@@ -82,8 +82,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         let all = self.columns.iter().enumerate();
         for (number, column) in all.filter(|(_, column)| is_text(column)) {
             let values = self.texts(number, column, rows)?;
-            let there = column.channel.len().saturating_sub(self.next);
-            if (values.0.len() as u64) < there {
+            let available = column.channel.len().saturating_sub(self.next);
+            if (values.0.len() as u64) < available {
                 rows = rows.min(values.0.len() as u64);
             }
             texts.push(values);
@@ -159,9 +159,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Err(error @ ReadError::Source { .. }) => Err(unreadable(&error)),
             Err(error) => {
                 self.note(number, column, &error.to_string());
-                let left = column.channel.len().saturating_sub(self.next).min(rows) as usize;
-                let all = 0..left;
-                Ok((Values::Void, vec![all]))
+                let remaining = column.channel.len().saturating_sub(self.next).min(rows) as usize;
+                Ok((Values::Void, vec![0..remaining]))
             }
         }
     }
@@ -181,23 +180,23 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
 
 /// Reports the unreadable cells. Returns true if there are any.
 pub(super) fn report_unreadable<'u>(
-    all: impl Iterator<Item = &'u Unreadable>,
+    unreadable: impl Iterator<Item = &'u Unreadable>,
     context: &Context,
 ) -> Result<bool, CliError> {
-    let mut is_some = false;
-    for one in all {
-        is_some = true;
+    let mut has_unreadable = false;
+    for channel in unreadable {
+        has_unreadable = true;
         let sentence = format!(
             "{} cannot be read and are left empty: {}; --exclude '{}' leaves the channel out",
-            counted(one.cells, "value"),
-            escaped(&one.why),
-            escaped(&one.name)
+            counted(channel.cells, "value"),
+            escaped(&channel.why),
+            escaped(&channel.name)
         );
         let problem =
-            Problem::new(Exit::ProblemsFound, "unreadable", sentence).with_name(&one.name);
+            Problem::new(Exit::ProblemsFound, "unreadable", sentence).with_name(&channel.name);
         context.terminal.problem(&problem, 0)?;
     }
-    Ok(is_some)
+    Ok(has_unreadable)
 }
 
 pub(super) fn unreadable(error: &ReadError) -> Problem {

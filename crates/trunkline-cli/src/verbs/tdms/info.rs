@@ -294,7 +294,7 @@ impl Contained {
             values: context.settings.values.int_or_text(channel.len()),
             unit: unit(channel).unwrap_or_default().into_owned(),
             interval: channel.waveform().map(|waveform| waveform.increment),
-            begins: Axis::of_one(channel).map(|axis| axis.at(0).json()),
+            begins: Axis::of_channel(channel).map(|axis| axis.at(0).json()),
             scaled,
             not_scaled,
             properties: all_json(Some(channel.properties())),

@@ -8,7 +8,7 @@ use trunkline_types::{DataType, Value};
 use super::blocks::Block;
 use super::columns::{Column, cell_type};
 use super::opened::escaped;
-use super::rows::{Axis, When};
+use super::rows::{Axis, RowTime};
 use crate::arguments::OutputFormat;
 use crate::output::csv;
 use crate::output::record::{self, JsonSchema, Serialize};
@@ -86,18 +86,20 @@ impl Lines {
     ) -> Result<(), E> {
         if self.format.is_json() {
             return (0..block.rows)
-                .try_for_each(|at| out(&escape(&record::json(&self.row(block, at)))));
+                .try_for_each(|index| out(&escape(&record::json(&self.row(block, index)))));
         }
-        let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
-        if self.form != OutputFormat::Table {
+        let mut lines: Vec<Vec<String>> = (0..block.rows)
+            .map(|index| self.cells(block, index))
+            .collect();
+        if self.format != OutputFormat::Table {
             return lines.iter().try_for_each(|line| out(&self.joined(line)));
         }
         let is_first = self.widths.is_empty();
         if is_first {
             lines.insert(0, self.header_cells());
             self.widths = (0..lines[0].len())
-                .map(|at| {
-                    let cells = lines.iter().filter_map(|line| line.get(at));
+                .map(|index| {
+                    let cells = lines.iter().filter_map(|line| line.get(index));
                     let widest = cells.map(|cell| width(cell)).max();
                     widest.unwrap_or(0).min(WIDTH_MAX)
                 })
@@ -143,19 +145,19 @@ impl Lines {
         time.into_iter().chain(names).collect()
     }
 
-    fn cells(&mut self, block: &Block, at: usize) -> Vec<String> {
-        let time = self.time(block.first + at as u64);
+    fn cells(&mut self, block: &Block, row: usize) -> Vec<String> {
+        let time = self.time(block.first + row as u64);
         let cells = self.types.iter().enumerate();
-        let cells = cells.map(|(column, ty)| self.safe(self.text(block.cell(column, at), ty)));
+        let cells = cells.map(|(column, ty)| self.safe(self.text(block.cell(column, row), ty)));
         time.into_iter().chain(cells).collect()
     }
 
     fn time(&mut self, row: u64) -> Option<String> {
         let when = self.axis?.at(row);
         match (when, &mut self.times) {
-            (When::Time(time), Some(column)) => Some(column.text("", time.into())),
-            (When::Time(time), None) => Some(time.to_string()),
-            (When::Distance(distance), _) => Some(distance.to_string()),
+            (RowTime::Time(time), Some(column)) => Some(column.text("", time.into())),
+            (RowTime::Time(time), None) => Some(time.to_string()),
+            (RowTime::Distance(distance), _) => Some(distance.to_string()),
         }
     }
 
@@ -185,11 +187,11 @@ impl Lines {
         }
     }
 
-    fn row(&self, block: &Block, at: usize) -> Row {
-        let row = block.first + at as u64;
+    fn row(&self, block: &Block, row_in_block: usize) -> Row {
+        let row = block.first + row_in_block as u64;
         let (mut values, mut special) = (Map::new(), Map::new());
         for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
-            let value = match block.cell(column, at) {
+            let value = match block.cell(column, row_in_block) {
                 // The channel has ended, or the cell is unreadable.
                 None => continue,
                 Some(Value::String(text)) => Json::from(text.to_string()),
