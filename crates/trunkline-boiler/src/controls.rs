@@ -74,7 +74,8 @@ pub struct Pi {
     /// Output per error, % per unit.
     pub gain: f64,
     pub reset_seconds: f64,
-    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the output.
+    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the
+    /// output.
     pub integral: f64,
     /// Setpoint minus value at the last step.
     pub error: f64,

@@ -166,8 +166,9 @@ impl Table {
     /// `volume` m³: its temperature and the masses of liquid and vapour.
     ///
     /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
-    /// fills the volume has this energy. The search starts at `initial_temperature`. Outside the table, and if
-    /// the volume is all liquid or all vapour, the result is the nearest state of the table.
+    /// fills the volume has this energy. The search starts at `initial_temperature`. Outside the
+    /// table, and if the volume is all liquid or all vapour, the result is the nearest state of the
+    /// table.
     pub fn equilibrium(
         &self,
         volume: f64,
