@@ -21,7 +21,7 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
             .description(format!("{}: {meaning}", tag.description()))
     };
     let mut list = vec![
-        add(
+        variable(
             "travel",
             DataType::F64,
             |valve| Value::F64(valve.travel),
@@ -29,13 +29,13 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
         )
         .units("%", 1)
         .range(0.0, 100.0),
-        add(
+        variable(
             "open",
             DataType::Bool,
             |valve| Value::Bool(valve.is_open()),
             "fully open",
         ),
-        add(
+        variable(
             "closed",
             DataType::Bool,
             |valve| Value::Bool(valve.is_closed()),
@@ -44,7 +44,7 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
     ];
     let position: fn(&Valve) -> Value = |valve| Value::F64(valve.command);
     let percent = |meaning| {
-        add("command", DataType::F64, position, meaning)
+        variable("command", DataType::F64, position, meaning)
             .units("%", 1)
             .range(0.0, 100.0)
     };
@@ -53,7 +53,7 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
         CommandSource::Hand => list.push(percent("where it is sent").settable(Target::Valve(tag))),
         CommandSource::OnOff => {
             let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
-            let command = add("command", DataType::Bool, read, "open or close it");
+            let command = variable("command", DataType::Bool, read, "open or close it");
             list.push(command.settable(Target::Valve(tag)));
         }
         CommandSource::Spring => {}

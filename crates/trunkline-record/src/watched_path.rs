@@ -84,7 +84,7 @@ impl WatchedPath {
             // Other errors, such as a file server that does not answer, prove nothing.
             Err(_) => None,
         };
-        if is_own(&self.path)? {
+        if is_same_file(&self.path)? {
             return None;
         }
         let descriptor = file.as_raw_fd();
@@ -98,7 +98,7 @@ impl WatchedPath {
             }
             _ => {
                 let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
-                let to = to.filter(|to| is_own(to) == Some(true));
+                let to = to.filter(|to| is_same_file(to) == Some(true));
                 FileLocation::Renamed { to }
             }
         };

@@ -245,7 +245,7 @@ fn with_backend(
         is_direct,
         watched_path,
     };
-    if wanted != BackendChoice::PlainWrites {
+    if choice != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {
             Ok(uring) => return Ok(opened(Box::new(uring), is_direct, fallback_reasons)),
             Err((_, reason)) if choice == BackendChoice::Uring => return Err(unsupported(reason)),

@@ -133,7 +133,10 @@ pub(super) fn with_engine(
     };
     if data_type.to_string() != saved.data_type {
         let with_type = |(text, json): Shown, ty: &str| (format!("{text} ({ty})"), json);
-        let (before, after) = (with_type(saved_shown, &saved.data_type), data_type.to_string());
+        let (before, after) = (
+            with_type(saved_shown, &saved.data_type),
+            data_type.to_string(),
+        );
         return Ok(difference(Kind::Type, before, with_type(now, &after)));
     }
     if saved.value.is_null() {
