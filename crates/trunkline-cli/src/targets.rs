@@ -117,10 +117,10 @@ pub(crate) fn split_url(operand: &str, default: &Url) -> Result<(Url, String), S
     })
 }
 
-fn is_same(one: &Url, other: &Url) -> bool {
-    one.host == other.host
-        && one.port_or_default() == other.port_or_default()
-        && one.via == other.via
+fn is_same(left: &Url, right: &Url) -> bool {
+    left.host == right.host
+        && left.port_or_default() == right.port_or_default()
+        && left.via == right.via
 }
 
 /// Returns the engine's address in its usual form, `localhost:5850`, or the path of its Unix

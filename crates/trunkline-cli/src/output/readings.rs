@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use trunkline_types::{Position, Timestamp};
 
-use super::human::HumanForm;
+use super::human::HumanFormat;
 use super::reading::Reading;
 use super::record::{JsonSchema, Serialize, json};
 use super::template::Template;
@@ -23,7 +23,7 @@ pub(crate) struct ReadingPrinter {
 
 #[derive(Debug)]
 enum Kind {
-    Human(Box<HumanForm>),
+    Human(Box<HumanFormat>),
     Template {
         template: Template,
         values: ValueStyle,
@@ -80,7 +80,7 @@ impl ReadingPrinter {
                 values,
                 time: settings.times.column(true, options.started),
             },
-            (format, columns) => Kind::Human(Box::new(HumanForm {
+            (format, columns) => Kind::Human(Box::new(HumanFormat {
                 terminal: terminal.clone(),
                 is_table: format == OutputFormat::Table,
                 is_terse: *columns == Columns::Terse,

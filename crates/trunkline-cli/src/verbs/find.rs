@@ -96,7 +96,10 @@ impl Args {
     /// the options that exclude them. `which` refers to the names.
     fn filter(&self, which: &str, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
-        let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|condition| format!("--where {condition}"));
         let states = [
             ("--bad", self.bad),
             ("--stale", self.stale),

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
         "" => roots(&connection, args.tree, context)?,
-        path => below(&connection, path, context)?,
+        path => nodes_below(&connection, path, context)?,
     };
     if nodes.is_empty() && !path.is_empty() {
         let problem = missing(&connection, &path, context)?;
@@ -153,9 +153,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 /// Returns the engine, and the path without trailing slashes.
 fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     let default = targets::engine(&context.settings)?;
-    let wrong = |sentence: String| Problem::failed("bad-name", sentence).with_name(operand);
+    let bad_name = |sentence: String| Problem::failed("bad-name", sentence).with_name(operand);
     let parts = targets::split_url(operand.trim_end_matches('/'), &default);
-    let (engine, path) = parts.map_err(wrong)?;
+    let (engine, path) = parts.map_err(bad_name)?;
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls does not take patterns; use find").into());
     }
@@ -164,7 +164,7 @@ fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliErro
         false if path.is_empty() => Ok(()),
         false => check_segment(&path),
     };
-    checked.map_err(|error| wrong(error.to_string()))?;
+    checked.map_err(|error| bad_name(error.to_string()))?;
     Ok((engine, path))
 }
 
@@ -195,12 +195,16 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
     Ok(nodes)
 }
 
-fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, CliError> {
+fn nodes_below(
+    connection: &Connection,
+    path: &str,
+    context: &Context,
+) -> Result<Vec<Node>, CliError> {
     let found = connection.find(&format!("{path}/**"), context)?;
-    let (itself, inside): (Vec<Found>, Vec<Found>) =
+    let (itself, contents): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.name == path);
     let mut nodes: Vec<Node> = itself.iter().map(leaf).collect();
-    nodes.extend(tree(&inside, path));
+    nodes.extend(tree(&contents, path));
     Ok(nodes)
 }
 
@@ -212,12 +216,12 @@ fn tree(found: &[Found], path: &str) -> Vec<Node> {
     let mut groups: Vec<Vec<Found>> = Vec::new();
     while let Some((found, others)) = rest.split_first() {
         rest = others;
-        let inside = match path {
+        let relative_path = match path {
             "" => found.name.as_str(),
             path => found.name.get(path.len() + 1..).unwrap_or_default(),
         };
-        let segment = inside.split('/').next().unwrap_or_default();
-        let end = found.name.len() - inside.len() + segment.len();
+        let segment = relative_path.split('/').next().unwrap_or_default();
+        let end = found.name.len() - relative_path.len() + segment.len();
         let child = &found.name[..end];
         let group = *index.entry(child.to_owned()).or_insert_with(|| {
             nodes.push(Node {
@@ -252,7 +256,7 @@ fn leaf(found: &Found) -> Node {
 
 fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, CliError> {
     let siblings = match path.rsplit_once('/') {
-        Some((parent, _)) => below(connection, parent, context)?,
+        Some((parent, _)) => nodes_below(connection, parent, context)?,
         None => roots(connection, false, context)?,
     };
     let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));

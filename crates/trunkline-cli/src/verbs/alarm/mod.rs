@@ -343,8 +343,8 @@ fn selected(
     Ok((connection, found, missing))
 }
 
-fn is_same(one: &AlarmStatus, other: &AlarmStatus) -> bool {
-    one.handle == other.handle && one.definition.name == other.definition.name
+fn is_same(left: &AlarmStatus, right: &AlarmStatus) -> bool {
+    left.handle == right.handle && left.definition.name == right.definition.name
 }
 
 /// Returns the states in which an action applies to an alarm.
