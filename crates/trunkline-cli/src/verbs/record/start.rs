@@ -13,7 +13,7 @@ use super::notices::{self, Notices, RecorderState};
 use super::recorded::{Amounts, FileWritten, Recorded, RecordingEvent, system_error};
 use super::running::{Figures, Running};
 use super::unmatched::{self, Unmatched};
-use super::{files_text, not_begun};
+use super::{files_text, start_problem};
 use crate::arguments;
 use crate::connection::Connection;
 use crate::settings::Settings;
@@ -200,7 +200,7 @@ fn recorded(
     };
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
-    let recorder = recorder.map_err(|error| not_begun(&error, path))?;
+    let recorder = recorder.map_err(|error| start_problem(&error, path))?;
     context.interrupted.handle_presses(1);
     let (_stopper, stopped) = trunkline::record::stopper();
     // Every update after the line `recording to ...` is recorded, so it is printed when the recorder

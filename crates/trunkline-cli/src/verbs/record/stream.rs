@@ -21,7 +21,7 @@ use super::recorded::{Amounts, FileWritten, Recorded, cache, system_error};
 use super::running::Running;
 use super::start::Args;
 use super::stream_file::{RecordedFiles, StreamFile, check_folder};
-use super::{files_text, not_begun, problem, untrimmed_text, write_path};
+use super::{files_text, problem, start_problem, untrimmed_text, write_path};
 use crate::terminal::{escaped, escaped_path};
 use crate::verbs::progress::Meter;
 use crate::verbs::stream;
@@ -100,7 +100,7 @@ impl Recorder<'_> {
                 vec![memory.clone()],
             )
         };
-        let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), path))?;
+        let (queue, report) = open(1).map_err(|error| start_problem(&error.into(), path))?;
         let report_and_pages = (&report, memory.pages());
         let region_rows = rows as u64;
         let ends = (&mut filler, &mut reader);
@@ -146,7 +146,7 @@ impl Recorder<'_> {
             Duration::ZERO,
         );
         let series = series.map_err(|error| match error {
-            VariableRecordError::File(error) => not_begun(&error.into(), path),
+            VariableRecordError::File(error) => start_problem(&error.into(), path),
             error => problem(&error.into()),
         })?;
         let options = RecordElementsOptions {
@@ -168,9 +168,9 @@ impl Recorder<'_> {
         let paths = [Some(path), next.as_deref()];
         if let Some(existing) = paths.into_iter().flatten().find(|path| path.exists()) {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-            return Err(not_begun(&error.into(), existing).into());
+            return Err(start_problem(&error.into(), existing).into());
         }
-        check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
+        check_folder(path).map_err(|error| start_problem(&error.into(), path))?;
         context.interrupted.handle_presses(1);
         let options = stream::options(args.from.as_deref(), context)?;
         let (url, data_type) = (self.url.to_owned(), self.data_type.clone());

@@ -79,9 +79,9 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
         // The number of strings that fit limits the number of rows.
         let mut texts = Vec::new();
-        let all = self.columns.iter().enumerate();
-        for (number, column) in all.filter(|(_, column)| is_text(column)) {
-            let values = self.texts(number, column, rows)?;
+        let columns = self.columns.iter().enumerate();
+        for (index, column) in columns.filter(|(_, column)| is_text(column)) {
+            let values = self.texts(index, column, rows)?;
             let available = column.channel.len().saturating_sub(self.next);
             if (values.0.len() as u64) < available {
                 rows = rows.min(values.0.len() as u64);
@@ -91,9 +91,9 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         let mut texts = texts.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
         let mut unreadable = Vec::with_capacity(self.columns.len());
-        for (number, column) in self.columns.iter().enumerate() {
+        for (index, column) in self.columns.iter().enumerate() {
             let (values, ranges) = match is_text(column) {
-                false => self.read(number, column, rows)?,
+                false => self.read(index, column, rows)?,
                 true => {
                     let (mut texts, mut ranges) = texts.next().unwrap_or_default();
                     texts.truncate(rows as usize);
@@ -105,8 +105,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
                 }
             };
             let cells: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-            if let Some(found) = self.unreadable.get_mut(&number) {
-                found.cells += cells as u64;
+            if let Some(unreadable) = self.unreadable.get_mut(&index) {
+                unreadable.cells += cells as u64;
             }
             columns.push(values);
             unreadable.push(ranges);
@@ -128,7 +128,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
     /// Reads strings. Unreadable strings are empty, and their ranges are returned.
     fn texts(
         &mut self,
-        number: usize,
+        index: usize,
         column: &Column<'_, R>,
         rows: u64,
     ) -> Result<(Vec<Text>, Vec<Range<usize>>), Problem> {
@@ -138,7 +138,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             .map_err(|error| unreadable(&error))?;
         if !ranges.is_empty() {
             self.note(
-                number,
+                index,
                 column,
                 "the string offsets do not fit the string data",
             );
@@ -150,7 +150,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
     /// error.
     fn read(
         &mut self,
-        number: usize,
+        index: usize,
         column: &Column<'_, R>,
         rows: u64,
     ) -> Result<(Values, Vec<Range<usize>>), Problem> {
@@ -158,15 +158,15 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Ok(values) => Ok((values, Vec::new())),
             Err(error @ ReadError::Source { .. }) => Err(unreadable(&error)),
             Err(error) => {
-                self.note(number, column, &error.to_string());
+                self.note(index, column, &error.to_string());
                 let remaining = column.channel.len().saturating_sub(self.next).min(rows) as usize;
                 Ok((Values::Void, vec![0..remaining]))
             }
         }
     }
 
-    fn note(&mut self, number: usize, column: &Column<'_, R>, why: &str) {
-        self.unreadable.entry(number).or_insert_with(|| Unreadable {
+    fn note(&mut self, index: usize, column: &Column<'_, R>, why: &str) {
+        self.unreadable.entry(index).or_insert_with(|| Unreadable {
             name: column.name.clone(),
             cells: 0,
             why: why.to_owned(),

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         }
     }
-    let chosen = || file.channels().filter(|one| choice.has(one.path()));
+    let chosen = || file.channels().filter(|channel| choice.has(channel.path()));
     context.list(chosen().map(|channel| Contained::of(&channel, context)))?;
     if is_wide {
         for channel in chosen() {
@@ -183,8 +183,8 @@ fn size<R: ReadAt>(file: &TdmsFile<R>) -> Result<u64, Problem> {
 
 fn type_text<R: ReadAt>(channel: &Channel<'_, R>) -> String {
     match (channel.data_type(), channel.scalers()) {
-        (TdmsType::Daqmx, [one]) => format!("DAQmx {}", one.data_type),
-        (TdmsType::Daqmx, many) => format!("DAQmx, {} scalers", many.len()),
+        (TdmsType::Daqmx, [scaler]) => format!("DAQmx {}", scaler.data_type),
+        (TdmsType::Daqmx, scalers) => format!("DAQmx, {} scalers", scalers.len()),
         (other, _) => other.to_string(),
     }
 }
@@ -241,9 +241,10 @@ fn value_json(value: &PropertyValue) -> Json {
     }
 }
 
-fn all_json(properties: Option<&Properties>) -> Map<String, Json> {
-    let all = properties.into_iter().flatten();
-    all.map(|(name, value)| (name.to_str().into_owned(), value_json(value)))
+fn properties_json(properties: Option<&Properties>) -> Map<String, Json> {
+    let properties = properties.into_iter().flatten();
+    properties
+        .map(|(name, value)| (name.to_str().into_owned(), value_json(value)))
         .collect()
 }
 
@@ -258,7 +259,7 @@ impl Contents {
         let groups = file
             .paths()
             .filter(|path| matches!(path, ObjectPath::Group(_)));
-        let channels = file.channels().filter(|one| choice.has(one.path()));
+        let channels = file.channels().filter(|channel| choice.has(channel.path()));
         Ok(Self {
             file: args.file.display().to_string(),
             bytes: size(file)?,
@@ -268,14 +269,16 @@ impl Contents {
             sums: sums_of(&args.file).is_some(),
             findings: findings(file).len() as u64 + report.findings_dropped,
             bytes_lost: report.bytes_lost,
-            properties: all_json(file.properties(&ObjectPath::File)),
+            properties: properties_json(file.properties(&ObjectPath::File)),
             groups: groups
                 .map(|path| Group {
                     name: path.name().to_str().into_owned(),
-                    properties: all_json(file.properties(path)),
+                    properties: properties_json(file.properties(path)),
                 })
                 .collect(),
-            channels: channels.map(|one| Contained::of(&one, context)).collect(),
+            channels: channels
+                .map(|channel| Contained::of(&channel, context))
+                .collect(),
         })
     }
 }
@@ -297,7 +300,7 @@ impl Contained {
             begins: Axis::of_channel(channel).map(|axis| axis.at(0).json()),
             scaled,
             not_scaled,
-            properties: all_json(Some(channel.properties())),
+            properties: properties_json(Some(channel.properties())),
         }
     }
 }
