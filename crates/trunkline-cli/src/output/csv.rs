@@ -96,12 +96,12 @@ pub(crate) struct Row {
 /// Parses rows; empty lines are skipped. An error contains its line number.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let (mut line, mut counted) = (1, 0);
-    let mut line_at = |at| {
-        line += text[counted..at].matches('\n').count();
-        counted = at;
+    let mut line_at = |position| {
+        line += text[counted..position].matches('\n').count();
+        counted = position;
         line
     };
-    let rows = parse_csv(text).map_err(|(at, error)| (line_at(at), error))?;
+    let rows = parse_csv(text).map_err(|(position, error)| (line_at(position), error))?;
     let rows = rows.into_iter().map(|cells| Row {
         line: line_at(cells.first().map_or(0, |cell| cell.at)),
         cells: cells.into_iter().map(|cell| cell.text).collect(),

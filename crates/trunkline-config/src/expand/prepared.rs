@@ -237,10 +237,16 @@ impl<'a> PreparedTable<'a> {
             text.as_ref().is_some_and(|text| Some(text.place) == place)
         };
         let fills_description = fills(
-            draft.description.as_ref().map(|at| at.place),
+            draft
+                .description
+                .as_ref()
+                .map(|description| description.place),
             &self.description,
         );
-        let fills_source = fills(draft.source.as_ref().map(|at| at.place), &self.source);
+        let fills_source = fills(
+            draft.source.as_ref().map(|source| source.place),
+            &self.source,
+        );
         let properties = self.properties(&draft, &env, !fills_source, expansion);
         expansion.report.set_used_at(previous);
         let properties = expansion.interner.share(properties?);
@@ -289,8 +295,9 @@ impl<'a> PreparedTable<'a> {
         expansion: &mut Expansion<'_>,
     ) -> Option<Properties> {
         let source = draft.source.as_ref().filter(|_| checks_source);
-        let is_known = source
-            .is_none_or(|at| check_source(&at.value, at.place, &expansion.io, expansion.report));
+        let is_known = source.is_none_or(|source| {
+            check_source(&source.value, source.place, &expansion.io, expansion.report)
+        });
         let (place, report) = (self.table.place, &mut *expansion.report);
         let properties = Resolver {
             draft,

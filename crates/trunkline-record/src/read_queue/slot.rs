@@ -179,12 +179,12 @@ impl Slot {
             Part::Bounced => self.bounced.iter_mut().find(|piece| !piece.is_read()),
         };
         let Some(piece) = piece else { return Ok(0) };
-        let all = piece.memory.bytes;
+        let piece_bytes = piece.memory.bytes;
         let bytes = match part {
-            Part::Body if read >= all => all,
+            Part::Body if read >= piece_bytes => piece_bytes,
             // The next read must begin on a block boundary.
             Part::Body => read / block_bytes * block_bytes,
-            Part::Bounced => read.saturating_sub(block_offset).min(all),
+            Part::Bounced => read.saturating_sub(block_offset).min(piece_bytes),
         };
         *piece = piece.after(bytes);
         if bytes > 0 {

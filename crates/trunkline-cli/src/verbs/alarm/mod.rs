@@ -332,7 +332,7 @@ fn selected(
         for alarm in alarms {
             let wanted = selector.alarm.as_ref();
             let is_wanted = wanted.is_none_or(|name| *name == alarm.definition.name);
-            if is_wanted && !found.iter().any(|known| is_same(known, &alarm)) {
+            if is_wanted && !found.iter().any(|listed| is_same(listed, &alarm)) {
                 found.push(alarm);
             }
         }

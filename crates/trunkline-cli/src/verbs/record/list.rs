@@ -215,7 +215,7 @@ fn of_file(path: &Path) -> Listed {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let listed = Listed {
         file: name.into_owned(),
-        bytes: Some(path.metadata().map_or(0, |known| known.len())),
+        bytes: Some(path.metadata().map_or(0, |metadata| metadata.len())),
         ..Listed::default()
     };
     match open(path) {

@@ -120,7 +120,12 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     if !args.force && !is_stdio(&args.file) {
         // Pipes and devices are written to and not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
-        if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
+        if is_replaced
+            && args
+                .file
+                .metadata()
+                .is_ok_and(|metadata| metadata.is_file())
+        {
             return Err(crate::replace::exists(&args.file).into());
         }
     }

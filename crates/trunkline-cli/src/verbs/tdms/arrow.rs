@@ -83,8 +83,9 @@ impl Batches {
 }
 
 fn metadata(prefix: &str, properties: &Properties) -> HashMap<String, String> {
-    let all = properties.iter();
-    all.map(|(name, value)| (format!("{prefix}{}", name.to_str()), value_text(value)))
+    let properties = properties.iter();
+    properties
+        .map(|(name, value)| (format!("{prefix}{}", name.to_str()), value_text(value)))
         .collect()
 }
 
@@ -109,14 +110,14 @@ fn times(axis: Axis, block: &Block) -> ArrayRef {
     let row_times = rows.map(|row| axis.at(row));
     match axis.at(block.first) {
         RowTime::Time(_) => {
-            let nanos = row_times.map(|when| match when {
+            let nanos = row_times.map(|row_time| match row_time {
                 RowTime::Time(time) => time.as_nanos(),
                 RowTime::Distance(_) => 0,
             });
             Arc::new(TimestampNanosecondArray::from_iter_values(nanos).with_timezone("UTC"))
         }
         RowTime::Distance(_) => {
-            let distances = row_times.map(|when| match when {
+            let distances = row_times.map(|row_time| match row_time {
                 RowTime::Distance(distance) => distance,
                 RowTime::Time(_) => f64::NAN,
             });

@@ -131,8 +131,9 @@ pub(super) fn index_name(path: &Path) -> PathBuf {
 /// Returns all defects in the data of a file; an unused index file is not one.
 pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
     let report = file.report();
-    let all = report.incomplete.into_iter().chain(report.findings);
-    all.filter(|finding| finding.fault != Fault::StaleIndex)
+    let findings = report.incomplete.into_iter().chain(report.findings);
+    findings
+        .filter(|finding| finding.fault != Fault::StaleIndex)
         .cloned()
         .collect()
 }

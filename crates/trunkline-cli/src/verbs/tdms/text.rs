@@ -153,8 +153,8 @@ impl Lines {
     }
 
     fn time(&mut self, row: u64) -> Option<String> {
-        let when = self.axis?.at(row);
-        match (when, &mut self.times) {
+        let row_time = self.axis?.at(row);
+        match (row_time, &mut self.times) {
             (RowTime::Time(time), Some(column)) => Some(column.text("", time.into())),
             (RowTime::Time(time), None) => Some(time.to_string()),
             (RowTime::Distance(distance), _) => Some(distance.to_string()),
