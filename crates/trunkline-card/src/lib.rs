@@ -67,8 +67,8 @@ impl SimCard {
     /// Starts the devices and returns their rings, in device order.
     ///
     /// # Errors
-    /// Fails if [`RegionMemory::for_recording`] or [`SimDevice::new`] fails, or if a thread cannot be
-    /// started.
+    /// Fails if [`RegionMemory::for_recording`] or [`SimDevice::new`] fails, or if a thread cannot
+    /// be started.
     pub fn start(options: &CardOptions) -> io::Result<(Self, Vec<CardRing>)> {
         let mut card = Self {
             stop_senders: Vec::new(),

@@ -93,8 +93,8 @@ impl Connection {
     }
 
     /// Same as [`new`](Self::new), but waits for an engine that is not running, until `deadline`.
-    /// Calls `report_wait` once, with the reason for the wait. On a timeout, the latest reason is the
-    /// error.
+    /// Calls `report_wait` once, with the reason for the wait. On a timeout, the latest reason is
+    /// the error.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,

@@ -123,8 +123,8 @@ const NUMERIC_TARGETS: [Target; 8] = [
     Target::Valve(Tag::FV105),
 ];
 
-/// Performs an operator action: sets a number within its limits, selects a mode, opens or closes the
-/// vent, or resets the burner.
+/// Performs an operator action: sets a number within its limits, selects a mode, opens or closes
+/// the vent, or resets the burner.
 fn perform_action(plant: &mut Plant, action: u8, fraction: f64) {
     match NUMERIC_TARGETS.get(usize::from(action)) {
         Some(target) => {

@@ -81,8 +81,8 @@ impl Uring {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: the pointer refers to one valid `pollfd`, and the count is 1. The result is ignored because
-        // completions are checked in any case.
+        // SAFETY: the pointer refers to one valid `pollfd`, and the count is 1. The result is
+        // ignored because completions are checked in any case.
         unsafe { libc::poll(&raw mut pollfd, 1, POLL_TIMEOUT_MS) };
     }
 

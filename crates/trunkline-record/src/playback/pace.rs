@@ -42,8 +42,8 @@ pub enum GapMode {
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
 /// Rows become due in order. If one could not be played in time, [`postpone_to`](Self::postpone_to)
-/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up the
-/// delay.
+/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up
+/// the delay.
 #[derive(Debug)]
 pub struct Pacer {
     /// `None`: every row is due at once.
@@ -115,8 +115,8 @@ impl Pacer {
         })
     }
 
-    /// Takes the next rows that are due at `now`, at most `rows_max`, and returns their number. `now`
-    /// is the time since an arbitrary moment. The first row is due at the first call.
+    /// Takes the next rows that are due at `now`, at most `rows_max`, and returns their number.
+    /// `now` is the time since an arbitrary moment. The first row is due at the first call.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the channel of times cannot be read.

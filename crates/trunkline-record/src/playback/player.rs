@@ -58,7 +58,7 @@ pub struct PlayProgress {
     pub missed: u64,
 }
 
-/// OpenBackend a file for a given number of reads at a time. Returns the backend, the file's length and
+/// Opens a file for a given number of reads at a time. Returns the backend, the file's length and
 /// the report.
 type OpenBackend =
     dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
@@ -113,9 +113,9 @@ impl TdmsPlayback {
         Self::new_with(recording, memory, ring, options, Box::new(open_backend))
     }
 
-    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `open_backend` creates
-    /// the backend for a file and a maximum number of concurrent reads, and returns it with the
-    /// file's length.
+    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `open_backend`
+    /// creates the backend for a file and a maximum number of concurrent reads, and returns it with
+    /// the file's length.
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -224,7 +224,7 @@ impl TdmsPlayback {
         file.map_or(Path::new(""), |file| &file.path)
     }
 
-    /// OpenBackend the next file; returns false if there is none.
+    /// Opens the next file; returns false if there is none.
     fn open_next(&mut self) -> Result<bool, PlaybackError> {
         let Some(file) = self.recording.files.get(self.files) else {
             return Ok(false);

@@ -100,8 +100,8 @@ pub fn numbers<R: ReadAt>(file: R) -> Vec<i64> {
     numbers
 }
 
-/// Asserts that the file holds a prefix of the rows, at least `rows_min` and at most `rows_max`. Returns
-/// their number.
+/// Asserts that the file holds a prefix of the rows, at least `rows_min` and at most `rows_max`.
+/// Returns their number.
 pub fn assert_prefix<R: ReadAt>(file: R, rows_min: u64, rows_max: u64) -> u64 {
     let numbers = numbers(file);
     let is_prefix = numbers.iter().copied().eq(0..numbers.len() as i64);

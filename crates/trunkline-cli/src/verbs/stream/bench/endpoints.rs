@@ -186,8 +186,8 @@ fn read_values(plan: &Plan) -> Result<ReadResult, StreamError> {
     }))
 }
 
-/// Reads to the end. `take(count, index)` reads up to `count` elements, starting at `index`, and returns
-/// the number of elements read and the number of wrong ones.
+/// Reads to the end. `take(count, index)` reads up to `count` elements, starting at `index`, and
+/// returns the number of elements read and the number of wrong ones.
 fn read_all(
     plan: &Plan,
     transport: &'static str,
