@@ -357,7 +357,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         };
         assert_eq!(path, &folder.path(2));
         assert!(error.to_string().contains("by itself"), "{error}");
-        what.clone()
+        difference.clone()
     };
     let copy = |from: &Folder, number, to: &Folder| {
         std::fs::copy(from.path(number), to.path(2)).unwrap();

@@ -151,11 +151,11 @@ impl List {
         ];
         for (part, description, read) in parts {
             let reading =
-                fast(move |readings| of(readings).map(|memory| Value::U64(read(&memory))));
+                fast(move |readings| memory_of(readings).map(|memory| Value::U64(read(&memory))));
             let properties = integer(DataType::U64, &format!("{name} {description}"), "B");
             self.add(format!("{path}/{part}"), properties, reading);
         }
-        let reading = fast(move |readings| of(readings).and_then(used_fraction));
+        let reading = fast(move |readings| memory_of(readings).and_then(used_fraction));
         let description = format!("{name} in use; bad: not-supported where there is none");
         self.add(
             format!("{path}/used_percent"),

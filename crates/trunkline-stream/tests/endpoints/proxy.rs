@@ -155,7 +155,7 @@ impl Proxy {
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(state, CUT_OFF, |state| !done(state));
+            .wait_timeout_while(state, CUT_OFF, |state| !is_met(state));
         let is_over = waited.unwrap().1.timed_out();
         assert!(!is_over, "{condition} did not happen");
     }

@@ -136,7 +136,7 @@ pub fn meet<T: Element>(
 pub fn until(condition: &str, mut is_met: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(CUT_OFF);
-    while !done() {
+    while !is_met() {
         assert!(clock.now() < cut_off, "{condition} did not happen");
         thread::park_timeout(Duration::from_micros(200));
     }

@@ -215,8 +215,8 @@ fn flipped_bit_never_loses_data_silently() {
                         cut += 1;
                         let end = sut.written();
                         let context = format!("{crash:?} {synced} {name} {offset}: {end}");
-                        assert!(end < 37 * ELEMENT, "not noticed: {what}");
-                        assert!(end >= least * ELEMENT, "dropped without a word: {what}");
+                        assert!(end < 37 * ELEMENT, "not noticed: {context}");
+                        assert!(end >= least * ELEMENT, "dropped without a word: {context}");
                         assert_eq!(sut.next_bytes().unwrap(), bytes(0, end));
                     }
                 }
