@@ -53,11 +53,11 @@ pub(crate) enum Command {
     ///
     /// `set` followed by `send` is a `put` in two steps. For a variable without a device, `send`
     /// does nothing.
-    Send(verbs::put::OrderArgs),
+    Send(verbs::put::DeviceRequestArgs),
     /// Make devices measure again, and wait for the new values
     ///
     /// `get` prints the values that the engine already has.
-    Request(verbs::put::OrderArgs),
+    Request(verbs::put::DeviceRequestArgs),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
     #[command(subcommand, disable_help_subcommand = true)]
@@ -139,7 +139,7 @@ pub(crate) struct GlobalArgs {
 
     /// Output format; default: table on a terminal, otherwise plain
     #[arg(short = 'o', long = "output", value_name = "FORMAT", global = true)]
-    pub(crate) form: Option<Form>,
+    pub(crate) output_format: Option<OutputFormat>,
 
     /// Print JSON Lines, the same as `-o jsonl`; errors are JSON, too
     #[arg(long, global = true)]
@@ -223,8 +223,8 @@ pub(crate) struct GlobalArgs {
     pub(crate) elements: Option<usize>,
 
     /// Template for readings, such as '{name} {value}'; `trunkline help get` lists the placeholders
-    #[arg(long, value_name = "TEMPLATE", global = true)]
-    pub(crate) format: Option<String>,
+    #[arg(long = "format", value_name = "TEMPLATE", global = true)]
+    pub(crate) template: Option<String>,
 
     /// Print 64-bit integers as strings in JSON, for programs that read all numbers as floating
     /// point
@@ -246,9 +246,9 @@ impl GlobalArgs {
     }
 }
 
-/// Forms of the output.
+/// Output formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     /// Aligned columns for people
     Table,
     /// Columns with tabs between them
@@ -269,7 +269,8 @@ pub(crate) enum TimeStyle {
     /// Seconds since the command started
     Rel,
     /// Seconds since the previous line of the same variable
-    Inc,
+    #[value(name = "inc")]
+    Delta,
     /// Seconds since 1970-01-01 UTC
     Unix,
     /// No time

@@ -210,8 +210,11 @@ pub enum ConfigErrorKind {
     },
     #[error("\"{name}\" cannot be used in a placeholder; use letters, digits and _")]
     ParameterName { name: String },
-    #[error("\"{name}\" is already given a value by {by}")]
-    ParameterTwice { name: String, by: &'static str },
+    #[error("\"{name}\" is already given a value by {defined_by}")]
+    ParameterTwice {
+        name: String,
+        defined_by: &'static str,
+    },
     #[error(
         "this makes {count} variables, more than the limit of {max} (engine.limits.variables_max)"
     )]

@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 let note = format!("the oldest {removed} entries have been removed; {state}");
                 context.terminal.note(&note)?;
             }
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
     }
 }
@@ -223,8 +223,8 @@ pub(crate) fn parse_time(
 ) -> Result<Option<Timestamp>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let time = context.now().parse(text);
-    let wrong = || Problem::usage(format!("{option} \"{text}\" is not a time; {FORMS}"));
-    time.ok_or_else(wrong).map(Some)
+    let not_a_time = || Problem::usage(format!("{option} \"{text}\" is not a time; {FORMS}"));
+    time.ok_or_else(not_a_time).map(Some)
 }
 
 /// Resolves the operand of `audit` or `alarm journal` to an engine and a pattern.

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
         Some(Wanted::Wrong(problem)) => return Err(problem.without_name().into()),
-        None => return Ok(Exit::Done),
+        None => return Ok(Exit::Success),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut conditions = args.conditions.clone();
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     table.finish()?;
     if has_any {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let all = connection.call(|client, wait| client.find(&pattern, None, wait))?;
     let problem = match all.len() as u64 {
@@ -96,7 +96,10 @@ impl Args {
     /// the options that exclude them. `which` refers to the names.
     fn filter(&self, which: &str, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
-        let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|condition| format!("--where {condition}"));
         let states = [
             ("--bad", self.bad),
             ("--stale", self.stale),

@@ -125,7 +125,7 @@ fn list(context: &Context) -> Result<Exit, CliError> {
         let sentence = "forcing is off: `trunkline force --on` applies these values";
         context.terminal.note(sentence)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn forced(
@@ -176,5 +176,5 @@ pub(super) fn switch(
         forcing,
         variables: list.total,
     }])?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -37,5 +37,5 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     })?;
     let line = format!("{0} written; try: trunkline serve {0}", escaped_path(path));
     context.terminal.note(&line)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

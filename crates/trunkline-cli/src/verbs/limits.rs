@@ -79,7 +79,7 @@ impl Record for Limit {
 pub(crate) fn run(_args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::to_engine(context)?;
     context.list(limits(&connection, context.settings.values)?)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, CliError> {

@@ -268,7 +268,7 @@ fn into_variables(
         false => Exit::Interrupted,
         true if done.failed > 0 || done.unreadable > 0 => Exit::Failed,
         true if !done.refused.is_empty() || !is_whole => Exit::Failed,
-        true => Exit::Done,
+        true => Exit::Success,
     })
 }
 
@@ -489,7 +489,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         }
         found
     })?;
-    let made = RegionMemory::to_play(
+    let made = RegionMemory::for_playback(
         recording.row_bytes(),
         RING_ROWS,
         PagesWanted::LargestThereAre,
@@ -521,7 +521,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     });
     let done = done.map_err(|error| not_played(&error))?;
     close(stream, &done, "row", started, context).map(|exit| match exit {
-        Exit::Done if !is_whole => Exit::Failed,
+        Exit::Success if !is_whole => Exit::Failed,
         exit => exit,
     })
 }
@@ -553,7 +553,7 @@ fn close(
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
-        (0, true) => Exit::Done,
+        (0, true) => Exit::Success,
     })
 }
 

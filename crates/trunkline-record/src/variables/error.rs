@@ -69,7 +69,7 @@ impl VariableRecordError {
 }
 
 fn copy_hint(moved_file: &MovedFile) -> String {
-    match &moved_file.now {
+    match &moved_file.location {
         FileLocation::Removed {
             copy_from: Some(from),
         } => format!(

@@ -204,7 +204,7 @@ fn flipped_bit_never_loses_data_silently() {
         let (mut refused, mut cut) = (0, 0);
         for name in names {
             let len = disk.bytes(&name).unwrap().len() as u64;
-            for (offset, bit) in (0..len).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            for (offset, bit) in (0..len).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
                 disk.flip_bits(&name, offset, 1 << bit);
                 match writer(&disk.after(Crash::Killed)) {
                     Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => {
@@ -214,9 +214,9 @@ fn flipped_bit_never_loses_data_silently() {
                     Ok(mut sut) => {
                         cut += 1;
                         let end = sut.written();
-                        let what = format!("{crash:?} {synced} {name} {offset}: {end}");
-                        assert!(end < 37 * ELEMENT, "not noticed: {what}");
-                        assert!(end >= least * ELEMENT, "dropped without a word: {what}");
+                        let context = format!("{crash:?} {synced} {name} {offset}: {end}");
+                        assert!(end < 37 * ELEMENT, "not noticed: {context}");
+                        assert!(end >= least * ELEMENT, "dropped without a word: {context}");
                         assert_eq!(sut.next_bytes().unwrap(), bytes(0, end));
                     }
                 }
@@ -277,8 +277,8 @@ fn a_journal_serves_its_own_endpoint_only() {
     };
     for other in [&other_url, &other_type] {
         let message = open(other).unwrap_err().to_string();
-        let of = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
-        assert!(message.contains(of), "{message}");
+        let owner = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
+        assert!(message.contains(owner), "{message}");
     }
     let disk = Arc::new(disk.clone());
     let reader = ReaderJournal::open(disk, &owner(false), BOUNDS, Durability::Process);
@@ -359,14 +359,14 @@ fn an_ended_stream_leaves_an_empty_journal() {
 
 #[test]
 fn elements_of_varying_length_are_counted_when_it_is_opened_again() {
-    let of = Owner {
+    let owner = Owner {
         element_bytes: 0,
         ..owner(true)
     };
     let disk = SimDisk::default();
     let open = |bounds: Bounds| {
         let disk = Arc::new(disk.clone());
-        WriterJournal::open(disk, &of, bounds, Durability::Process).unwrap()
+        WriterJournal::open(disk, &owner, bounds, Durability::Process).unwrap()
     };
     let mut element = 11_u32.to_le_bytes().to_vec();
     element.extend([b'x'; 11]);

@@ -198,7 +198,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 let note = format!("the oldest {removed} entries have been removed; {state}");
                 context.terminal.note(&note)?;
             }
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
     }
 }

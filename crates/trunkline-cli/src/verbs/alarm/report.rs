@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         lost,
     );
     context.print_details(&report, report.properties(context))?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 impl Report {
@@ -169,7 +169,7 @@ impl Report {
         let standing_nanos = STANDING.as_nanos() as i64;
         let is_standing = |alarm: &&AlarmStatus| {
             let raised = alarm.record.raised.filter(|_| alarm.record.is_active);
-            raised.is_some_and(|at| until.as_nanos() - at.as_nanos() > standing_nanos)
+            raised.is_some_and(|raised| until.as_nanos() - raised.as_nanos() > standing_nanos)
         };
         let standing = alarms.iter().filter(is_standing);
         Self {

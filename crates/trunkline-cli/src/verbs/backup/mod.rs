@@ -272,7 +272,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     let mut done = done(&args.backup, outcome, restored.manifest.as_ref());
     (done.copied_files, done.copied_bytes) = (done.files, done.bytes);
     context.list([Done { aside, ..done }])?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn done(backup: &Path, outcome: &'static str, manifest: Option<&Manifest>) -> Done {

@@ -183,7 +183,7 @@ impl Written {
     /// Reports the problem of the history, if there is one, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         context.note_with_code("history-fault", &self.state)?;
         Ok(Exit::Lost)

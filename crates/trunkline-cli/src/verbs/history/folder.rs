@@ -122,7 +122,7 @@ pub(super) fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         context.terminal.note("nothing was recorded")?;
     }
     match damage.is_empty() {
-        true => Ok(Exit::Done),
+        true => Ok(Exit::Success),
         false => {
             context.note_with_code("history-fault", &damage)?;
             Ok(Exit::Lost)
@@ -250,7 +250,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
             ("set apart", apart, Style::Bad),
         ],
     )?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// A finding of `history verify` or `history rebuild`.

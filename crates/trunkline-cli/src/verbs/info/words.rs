@@ -43,14 +43,14 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
         ("", true) => {
             format!("none yet: the first client to write becomes the single writer{waiting}")
         }
-        (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
-        (who, _) => format!("{who}, lease ends in {:?}{waiting}", info.lease_left),
+        (holder, _) if info.lease_left.is_zero() => format!("{holder}, its single writer{waiting}"),
+        (holder, _) => format!("{holder}, lease ends in {:?}{waiting}", info.lease_left),
     }
 }
 
 pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
-    let one = |reader: &ReaderInfo| {
-        let who = match (reader.session, reader.from.as_str()) {
+    let describe = |reader: &ReaderInfo| {
+        let session = match (reader.session, reader.from.as_str()) {
             (0, "") => "the engine's own process".to_owned(),
             (session, from) => format!("session {session} ({from})"),
         };
@@ -62,9 +62,9 @@ pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
             0 => String::new(),
             count => format!(", {count} repaired"),
         };
-        format!("{who}{over}{repaired}")
+        format!("{session}{over}{repaired}")
     };
-    readers.iter().map(one).collect::<Vec<_>>().join("; ")
+    readers.iter().map(describe).collect::<Vec<_>>().join("; ")
 }
 
 pub(super) fn source(info: &VariableInfo) -> String {
@@ -81,14 +81,14 @@ pub(super) fn writes(ledger: &UpstreamLedger) -> String {
     let (unchanged, refused) = (ledger.unchanged, ledger.refused);
     let mut text =
         format!("{offered} = {written} applied + {unchanged} unchanged + {refused} refused");
-    for (count, what) in [
+    for (count, outcome) in [
         (ledger.superseded, "superseded"),
         (ledger.unknown, "unknown"),
         (ledger.fifo_overflow, "lost in the FIFO"),
         (ledger.upstream_lost, "lost before they arrived"),
     ] {
         if count > 0 {
-            text.push_str(&format!(" + {count} {what}"));
+            text.push_str(&format!(" + {count} {outcome}"));
         }
     }
     text

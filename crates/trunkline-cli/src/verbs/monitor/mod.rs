@@ -115,8 +115,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             // limited to the same time, or to the timeout if that is longer.
             let wait_max = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
-            let until = wait_max.map(|time| now.saturating_add(time));
-            Connection::wait(&targets.engine, context, until, |why| {
+            let deadline = wait_max.map(|time| now.saturating_add(time));
+            Connection::wait(&targets.engine, context, deadline, |why| {
                 context.notify(&MonitorEvent::Waiting {
                     code: why.code.clone(),
                     message: why.message.clone(),
@@ -254,8 +254,8 @@ impl Monitor<'_> {
                     self.context.terminal.flush()?;
                     let rate = rate_since.saturating_add(RATE_PERIOD);
                     let rate = self.args.rate.then_some(rate);
-                    let until = [end, rate].into_iter().flatten().min();
-                    subscription.next(until.map(|until| until.since(clock.now())))
+                    let deadline = [end, rate].into_iter().flatten().min();
+                    subscription.next(deadline.map(|deadline| deadline.since(clock.now())))
                 }
             };
             let is_done = match event {
@@ -308,7 +308,7 @@ impl Monitor<'_> {
         let is_new = !self.known.contains(name);
         let item = self.known.take(name);
         match self.items.get_mut(index) {
-            Some(place) => *place = item,
+            Some(slot) => *slot = item,
             None => self.items.push(item),
         }
         if !is_new {
@@ -414,8 +414,8 @@ impl Monitor<'_> {
             printer.print(&ReadingView::new(&item.name, metadata, reading, received))?;
         }
         self.count += 1;
-        let until = item.until.as_ref();
-        let is_met = until.is_some_and(|until| until.is_met(reading));
+        let condition = item.until.as_ref();
+        let is_met = condition.is_some_and(|condition| condition.is_met(reading));
         Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
     }
 
@@ -453,7 +453,7 @@ impl Monitor<'_> {
     fn timed_out(mut self) -> Result<Exit, CliError> {
         let count = self.count;
         let sentence = match (self.args.count, &self.condition) {
-            (Some(wanted), _) => format!("timed out after {count} of {wanted} readings"),
+            (Some(expected), _) => format!("timed out after {count} of {expected} readings"),
             (None, Some(_)) => {
                 format!("timed out; none of {count} readings met the --until condition")
             }

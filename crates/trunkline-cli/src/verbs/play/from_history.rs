@@ -193,8 +193,8 @@ impl<'a> RecordedHistory<'a> {
             self.context.note_with_code("history-fault", &self.state)?;
         }
         Ok(match played {
-            Exit::Done if !self.is_complete => Exit::Interrupted,
-            Exit::Done if !self.state.is_empty() => Exit::Lost,
+            Exit::Success if !self.is_complete => Exit::Interrupted,
+            Exit::Success if !self.state.is_empty() => Exit::Lost,
             other => other,
         })
     }

@@ -71,7 +71,7 @@ fn expected(text: &str) -> Result<Expected, String> {
 
 /// Arguments of orders without a value.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct OrderArgs {
+pub(crate) struct DeviceRequestArgs {
     /// The variables
     #[arg(value_name = "NAME", required = true)]
     pub(super) names: Vec<String>,

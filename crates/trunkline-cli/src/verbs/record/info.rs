@@ -57,7 +57,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
         })?;
     }
     table.finish()?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// A line of `record info`: a variable, or a channel.

@@ -210,10 +210,10 @@ impl EndArgs {
     }
 
     /// Returns the number of elements to move next, after `moved` elements; at most one chunk.
-    fn wanted(&self, moved: u64, chunk: usize) -> usize {
-        let left = self.count.map(|count| count.saturating_sub(moved));
-        left.map_or(chunk, |left| {
-            usize::try_from(left).map_or(chunk, |left| left.min(chunk))
+    fn next_count(&self, moved: u64, chunk: usize) -> usize {
+        let remaining = self.count.map(|count| count.saturating_sub(moved));
+        remaining.map_or(chunk, |remaining| {
+            usize::try_from(remaining).map_or(chunk, |remaining| remaining.min(chunk))
         })
     }
 }
