@@ -23,7 +23,7 @@ const BY_HAND: [(&str, &[&str], &str); 7] = [
     ("aio::Client", &["variable"], "typed"),
     (
         "polled::Client",
-        &["read_page"],
+        &["read_into"],
         "the page is given and taken back",
     ),
     ("Variable<C, T>", &["reference"], "the same in every form"),
