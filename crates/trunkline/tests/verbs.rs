@@ -24,7 +24,7 @@ const BY_HAND: [(&str, &[&str], &str); 7] = [
     (
         "polled::Client",
         &["read_into"],
-        "the page is given and taken back",
+        "the buffer is given and taken back",
     ),
     ("Variable<C, T>", &["reference"], "the same in every form"),
     ("Variable<Client, T>", &["get", "put", "read"], "typed"),

@@ -182,10 +182,11 @@ verbs! {
     /// memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open). After an error, or after a call that was dropped, the buffer is empty
-    /// and its memory is lost.
+    /// As [`open`](Self::open). After an error, or after a call that was dropped, the buffer is
+    /// empty and its memory is lost.
     waits fn read_into(&self, variables: &[VariableRef], buffer: &mut ReadingBuffer) -> ()
-        = |core, _| core.read_into(variables, std::mem::take(buffer)), then |filled| *buffer = filled;
+        = |core, _| core.read_into(variables, std::mem::take(buffer)),
+        then |filled| *buffer = filled;
 
     /// Reads at most 4,096 variables at one instant. With more variables each reading is consistent
     /// only by itself, and the snapshot reports that.
@@ -250,9 +251,9 @@ verbs! {
 
     /// Sends everything now, and waits until every write queued before the call has ended. Writes
     /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
-    /// ([`throughput_mode`](crate::ConnectOptions::throughput_mode)), it also sends the data that this
-    /// connection has gathered for any thread, and that the engine has gathered for this client and
-    /// its other clients.
+    /// ([`throughput_mode`](crate::ConnectOptions::throughput_mode)), it also sends the data that
+    /// this connection has gathered for any thread, and that the engine has gathered for this client
+    /// and its other clients.
     ///
     /// # Errors
     /// [`CallError`] if one of these writes has not ended in time, or if there is no connection.

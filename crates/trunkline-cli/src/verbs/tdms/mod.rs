@@ -32,7 +32,7 @@ use crate::{CliError, Context, Exit};
 
 /// Read, check, repair and convert TDMS files
 ///
-/// `tdms` needs no engine. A channel is named `group/channel`; If a group or channel name contains
+/// `tdms` needs no engine. A channel is named `group/channel`. If a group or channel name contains
 /// `/`, `#`, `%` or `*`, write `%2F`, `%23`, `%25` or `%2A` instead. The path syntax of TDMS,
 /// `/'group'/'channel'`, is also accepted, and so is `boiler/level/value` if `boiler/level` is a
 /// recorded variable.
