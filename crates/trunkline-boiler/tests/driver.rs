@@ -38,7 +38,7 @@ fn wrong_setting_is_refused_with_the_valid_values() {
     );
     assert_eq!(
         error("seed", Setting::Integer(-3)),
-        "driver \"sim\": setting \"seed\" = -3 is not possible: it must be 0 or more"
+        "driver \"sim\": setting \"seed\" cannot be -3: it must be 0 or more"
     );
 }
 

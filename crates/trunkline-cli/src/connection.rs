@@ -19,9 +19,9 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Interval at which a command that waits for an engine checks whether to give up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(crate) fn open_options(read: bool, describe: bool) -> OpenOptions {
+pub(crate) fn open_options(include_readings: bool, describe: bool) -> OpenOptions {
     OpenOptions {
-        read,
+        include_readings,
         describe,
         ..OpenOptions::default()
     }
@@ -55,7 +55,7 @@ pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> Con
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
         fail_fast,
-        throughput: settings.batch,
+        throughput_mode: settings.batch,
         spin: trunkline::SPIN_DEFAULT,
     }
 }
@@ -307,7 +307,7 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         ),
         other => ("not-connected", other.to_string()),
     };
-    let sentence = format!("the engine at {address} is not reachable: {reason}");
+    let sentence = format!("cannot reach the engine at {address}: {reason}");
     Problem::new(Exit::Unreachable, code, sentence)
 }
 

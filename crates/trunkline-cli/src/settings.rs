@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline::proto::Throughput;
+use trunkline::proto::ThroughputMode;
 use trunkline_types::Pattern;
 
 use crate::Problem;
@@ -15,7 +15,7 @@ use crate::output::values::ValueStyle;
 pub(crate) struct Settings {
     /// URL of the engine, as the user wrote it.
     pub(crate) url: String,
-    pub(crate) batch: Option<Throughput>,
+    pub(crate) batch: Option<ThroughputMode>,
     pub(crate) timeout: Duration,
     pub(crate) is_timeout_given: bool,
     pub(crate) output_format: OutputFormat,

@@ -46,7 +46,7 @@ pub enum ConfigErrorKind {
     Unreadable { reason: String },
     #[error("has more than {max} bytes, the most that a configuration file may have; split it")]
     FileTooLarge { max: String },
-    #[error("is a directory without files ending in .toml")]
+    #[error("is a folder without files that end in .toml")]
     DirectoryEmpty,
     #[error("this is not UTF-8 text; save the file as UTF-8")]
     NotUtf8,

@@ -271,8 +271,8 @@ impl World {
         let mut received: BTreeMap<u32, u64> = BTreeMap::new();
         for info in infos.into_iter().flatten() {
             checker.totals.ledgers += 1 + info.subscriptions.len() as u64;
-            if !info.upstream.is_balanced() || info.upstream.written != info.sequence {
-                let text = format!("B-02: upstream of {}: {:?}", info.name, info.upstream);
+            if !info.write_ledger.is_balanced() || info.write_ledger.written != info.sequence {
+                let text = format!("B-02: upstream of {}: {:?}", info.name, info.write_ledger);
                 checker.fail(|| text);
             }
             for subscription in &info.subscriptions {

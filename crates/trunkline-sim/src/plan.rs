@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::{Backoff, Throughput};
+use trunkline_proto::{Backoff, ThroughputMode};
 use trunkline_types::{Contract, DataType};
 
 use crate::fault::{FAULTS, Fault};
@@ -212,7 +212,7 @@ impl Plan {
             .into_iter()
             .map(|mut plan: ProgramPlan| {
                 let gathered = match plan.uses_throughput {
-                    true => Throughput::DEFAULT.delay.as_secs_f64() * 2.0,
+                    true => ThroughputMode::DEFAULT.delay.as_secs_f64() * 2.0,
                     false => 0.0,
                 };
                 let window_min = window_min(gathered);

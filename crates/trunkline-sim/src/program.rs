@@ -9,7 +9,7 @@ use trunkline_client::{
     ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions, SubscriptionId,
     VariableRef, Write, WriteBatchId, WriteMode,
 };
-use trunkline_proto::{FaultCode, Throughput};
+use trunkline_proto::{FaultCode, ThroughputMode};
 use trunkline_types::{Contract, Position, Tick, Value};
 
 use crate::checker::{Checker, Fate, ItemState, TakenReading, Writer};
@@ -125,12 +125,12 @@ impl ProgramHost {
 impl Program {
     /// Starts a program, which subscribes and opens variables before it is connected.
     pub fn start(writer: Writer, plan: &ProgramPlan, world: &Plan, checker: &mut Checker) -> Self {
-        let throughput = plan.uses_throughput.then(Throughput::default);
+        let throughput_mode = plan.uses_throughput.then(ThroughputMode::default);
         let mut core = ClientCore::new(ClientOptions {
             seed: world.seed ^ u64::from(writer),
             backoff_max: plan.backoff_max,
             window_records: plan.window_records,
-            throughput,
+            throughput_mode,
             ..ClientOptions::default()
         });
         let mut subscriptions = Vec::new();

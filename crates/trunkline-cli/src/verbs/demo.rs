@@ -24,8 +24,9 @@ use crate::{CliError, Context, Exit, Problem};
 /// Run a demonstration: a simulated boiler house, and the CPU, memory, disk and network use of this
 /// computer
 ///
-/// The engine keeps everything in memory, apart from a history in a temporary folder, and runs until
-/// Ctrl-C. By default, only this machine can reach it. The command prints examples to try.
+/// The engine keeps everything in memory, apart from a history in a temporary folder, and runs
+/// until Ctrl-C. By default, only this machine can reach the engine. The command prints examples to
+/// try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

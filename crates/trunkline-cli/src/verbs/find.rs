@@ -12,10 +12,10 @@ use crate::{CliError, Context, Exit};
 /// Find variables by their names, fields and state
 ///
 /// In a pattern, `*` matches any characters within a segment, and `**` matches any number of
-/// segments. A word without a star or slash finds every name with that word in any segment.
+/// segments. Text without `*` or `/` matches every name that contains it in any segment.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A pattern such as 'boiler/**', or a word
+    /// A pattern such as 'boiler/**', or a part of a name
     #[arg(value_name = "PATTERN")]
     pattern: String,
 

@@ -23,11 +23,11 @@ use crate::targets;
 use crate::terminal::{Style, escaped, padded};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// Show everything the engine knows about variables
+/// Show everything that the engine knows about variables
 ///
-/// This includes the type, units, range, access, source and its state, the last update and its
-/// writer, the outcomes of all writes, the place in the configuration, and the fields that can be
-/// read as NAME#FIELD.
+/// For each variable, this includes the type, units, range, access, source and its state, the last
+/// update and its writer, the outcomes of all writes, the file and line of its configuration, and
+/// the fields that can be read as NAME#FIELD.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
@@ -173,7 +173,7 @@ impl<'a> Printer<'a> {
         put("held by", held_by(info));
         put("subscribers", info.subscribers.to_string());
         put("read by", read_by(&info.readers));
-        put("writes", writes(&info.upstream));
+        put("writes", writes(&info.write_ledger));
         put("scaling", shown(&properties.scaling, scaling));
         put("deadband", deadband(properties));
         put("fifo", fifo(properties.fifo));

@@ -9,9 +9,9 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Write an example configuration with comments, ready for `serve`
 ///
-/// The file has a library with several variables, one of them scaled, and an I/O server that reads
-/// the CPU, memory, disk and network use of this computer. An existing file is replaced only with
-/// --force.
+/// The file contains a library with several variables, one of them scaled, and an I/O server that
+/// reads the CPU, memory, disk and network use of this computer. An existing file is replaced only
+/// with --force.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write

@@ -27,8 +27,8 @@ pub(crate) enum Subcommand {
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
 /// The I/O server delivers all variables whose `source` names it, including variables that are
-/// deployed later. When it stops, their quality becomes bad, with the reason. When it runs again, on
-/// this host or another, the variables are updated again.
+/// deployed later. When the I/O server stops, the quality of these variables becomes bad, with the
+/// reason. When it runs again, on this host or another one, it updates the variables again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them

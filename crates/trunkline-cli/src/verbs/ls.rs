@@ -14,15 +14,15 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// List libraries, folders and variables
 ///
-/// Without a path, the command lists the libraries; with one, the direct contents of that path.
-/// Folders end with a slash.
+/// Without a path, the command lists the libraries. With a path, it lists the direct contents of
+/// that library or folder. Folders end with a slash.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A library, or a folder in it
     #[arg(value_name = "PATH")]
     path: Option<String>,
 
-    /// List everything below, indented
+    /// List the whole tree, indented
     #[arg(long)]
     tree: bool,
 }

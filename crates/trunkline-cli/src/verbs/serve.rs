@@ -25,7 +25,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM. Libraries
+/// The command prints a summary with its addresses, and runs until Ctrl-C or SIGTERM. Libraries
 /// deployed earlier are loaded from the store; without FILE, the engine serves only these.
 /// `trunkline init` writes an example configuration; `trunkline help config` lists all keys.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,8 +57,8 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse other machines and programs of other users, also at loopback ports if the system can
-    /// identify the user
+    /// Refuse connections from other machines and from programs of other users; at loopback ports,
+    /// this requires that the system can identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
 }

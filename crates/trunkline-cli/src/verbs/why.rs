@@ -5,7 +5,7 @@
 
 use std::net::ToSocketAddrs;
 
-use trunkline::proto::{Disconnect, Throughput, WhyStage, WhyVerdict};
+use trunkline::proto::{Disconnect, ThroughputMode, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
 use trunkline_types::text::parse_rfc3339;
@@ -22,8 +22,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Explain why a variable does not update or, without a name, why there is no connection
 ///
-/// The command checks the live state step by step, and prints the first cause and its remedy. If
-/// there is a cause, the exit code is 8.
+/// The command checks the live state step by step, and prints the first cause it finds and how to
+/// remedy it. If it finds one, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variable
@@ -147,8 +147,8 @@ fn connection_steps(
         Some(why) => format!("{} (no shared memory: {why})", used.name),
         None => used.name.to_owned(),
     });
-    let batching = client.throughput().map_or_else(String::new, |terms| {
-        let Throughput { bytes, delay } = terms;
+    let batching = client.throughput_mode().map_or_else(String::new, |terms| {
+        let ThroughputMode { bytes, delay } = terms;
         format!(", sending at {bytes} bytes or after {delay:?}")
     });
     findings.push(ok(

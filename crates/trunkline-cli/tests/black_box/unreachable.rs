@@ -31,7 +31,11 @@ fn missing_engine_is_reported_at_once_with_its_exit_code() {
             (Some(3), ""),
             "{command:?}"
         );
-        assert!(output.err.contains("is not reachable"), "{}", output.err);
+        assert!(
+            output.err.contains("cannot reach the engine"),
+            "{}",
+            output.err
+        );
         assert!(output.err.contains("start the engine"), "{}", output.err);
     }
     let output = run(&["get", "a/b", "--json", "--url", &address]);

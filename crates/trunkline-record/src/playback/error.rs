@@ -120,7 +120,8 @@ impl PlaybackError {
             Self::Read { source, .. } => match &**source {
                 ReadError::Damaged { path, .. }
                 | ReadError::WrongType { path, .. }
-                | ReadError::NoScaler { path, .. } => Some(path),
+                | ReadError::SeveralScalers { path, .. }
+                | ReadError::UnknownScaler { path, .. } => Some(path),
                 _ => None,
             },
             _ => None,

@@ -28,7 +28,9 @@ pub enum VariableRecordError {
     },
     #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
-    #[error("the file currently accepts no data: {0}; the waiting updates will be retried")]
+    #[error(
+        "cannot write to the file: {0}; the waiting updates stay in memory until the next attempt"
+    )]
     File(#[from] io::Error),
     #[error(
         "{}, and its content is lost ({updates} updates); record to another file, and make \

@@ -73,7 +73,7 @@ pub(crate) struct ListArgs {
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one alarm of a variable.
-    /// Without any, alarms of all variables
+    /// Without NAME, the alarms of all variables
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 

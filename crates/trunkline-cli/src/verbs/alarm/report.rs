@@ -19,9 +19,9 @@ const STANDING: Duration = Duration::from_secs(24 * 3600);
 
 /// Summarise the alarm load, and list nuisance alarms
 ///
-/// Counts the alarms raised since a time, as recorded in the alarm journal, and the current states.
-/// An operator can handle about one alarm in ten minutes; more than ten in ten minutes are an alarm
-/// flood.
+/// The command counts the alarms raised since the given time, as recorded in the alarm journal, and
+/// the current states. An operator can handle about one alarm in ten minutes; more than ten in ten
+/// minutes are an alarm flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only alarms of this variable, of the variables of this library, or of variables that match a

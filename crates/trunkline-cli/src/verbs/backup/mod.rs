@@ -14,7 +14,7 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, escaped_path};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Copy what an engine keeps to another place, and restore it
+/// Back up the store and the history of an engine, and restore them
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Create(CreateArgs),
@@ -22,29 +22,31 @@ pub(crate) enum Subcommand {
     Restore(RestoreArgs),
 }
 
-/// Copy the store and the history of an engine to a folder, while it runs or not
+/// Copy the store and the history of an engine to a folder, whether the engine is running or not
 ///
-/// If the folder is a backup of the engine already, it is renewed: only files of the history that it
-/// lacks are copied, and the older backup is complete until the new one is. The files that it has are
-/// read, and copied again if they are damaged. Everything that the engine has acknowledged before the
-/// command starts is in the backup. Configuration files are not.
+/// If the folder already contains a backup of this engine, the backup is updated: only history
+/// files that it lacks are copied, and the older backup stays complete until the new one is. Files
+/// that are already in the backup are checked, and copied again if they are damaged. The backup
+/// contains everything that the engine acknowledged before the command started, but no
+/// configuration files.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CreateArgs {
-    /// The folder of the backup; it is created if there is none
+    /// The folder of the backup; it is created if it does not exist
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
 
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// Do not read files that the backup has already. This is faster, but damage to them is not noticed
+    /// Do not check files that are already in the backup. This is faster, but does not find damage
+    /// to these files
     #[arg(long)]
     unchecked: bool,
 }
 
 /// Read all files of a backup, and list those that are damaged or missing
 ///
-/// If there are some, the exit code is 8.
+/// If it finds any, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The folder of the backup
@@ -54,8 +56,9 @@ pub(crate) struct VerifyArgs {
 
 /// Replace the store and the history of a stopped engine with a backup
 ///
-/// All files of the backup are checked first. The places are those of the configuration. If the
-/// command is killed, run it again; until it is complete, the engine refuses to start.
+/// All files of the backup are checked first. The store and the history are restored to the places
+/// that the configuration names. If the command is killed, run it again: until it has finished, the
+/// engine refuses to start.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// The folder of the backup
@@ -65,7 +68,8 @@ pub(crate) struct RestoreArgs {
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// Move an existing store and history aside; their names then end in .replaced- and the time
+    /// Move an existing store and history aside; their names then end in .replaced- followed by the
+    /// time
     #[arg(long)]
     replace: bool,
 }
@@ -77,7 +81,7 @@ pub(crate) struct EngineArgs {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The store of the engine, if `trunkline serve` has this option
+    /// The store of the engine, if `trunkline serve` is run with this option
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

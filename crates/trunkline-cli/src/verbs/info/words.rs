@@ -2,7 +2,7 @@
 
 use trunkline::proto::{ReaderInfo, VariableInfo};
 use trunkline_types::alarm::{AlarmDefinition, AlarmKind, Operand};
-use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::ledger::WriteLedger;
 use trunkline_types::{Fifo, Properties, Scaling, Scope};
 
 use crate::verbs::find::access_name;
@@ -76,7 +76,7 @@ pub(super) fn source(info: &VariableInfo) -> String {
     }
 }
 
-pub(super) fn writes(ledger: &UpstreamLedger) -> String {
+pub(super) fn writes(ledger: &WriteLedger) -> String {
     let (offered, written) = (ledger.offered, ledger.written);
     let (unchanged, refused) = (ledger.unchanged, ledger.refused);
     let mut text =
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_ledger_is_shown_as_its_identity() {
-        let plain = UpstreamLedger {
+        let plain = WriteLedger {
             offered: 5,
             written: 3,
             unchanged: 1,
@@ -164,7 +164,7 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(writes(&plain), "5 = 3 applied + 1 unchanged + 1 refused");
-        let rare = UpstreamLedger {
+        let rare = WriteLedger {
             offered: 7,
             fifo_overflow: 2,
             ..plain

@@ -25,11 +25,11 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// Print every reading as it arrives
 ///
 /// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading were
-/// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
-/// updates that it allows the engine to skip. Connection losses and reconnections are reported on
-/// standard error. If the engine is not running yet, the command reports this on standard error and
-/// waits for it. A pattern also follows variables that are deployed later; variables that appear or
-/// disappear are reported on standard error.
+/// missed, its line shows their number: `lost` counts updates that the contract promised, and
+/// `coalesced` counts updates that the contract allows the engine to skip. Connection losses and
+/// reconnections are reported on standard error. If the engine is not running yet, the command
+/// reports this on standard error and waits for the engine. A pattern also follows variables that
+/// are deployed later; variables that appear or disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -37,9 +37,9 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "alarms")]
     names: Vec<String>,
 
-    /// Instead of readings, show the alarms that are not normal: on a terminal in a table that is
-    /// redrawn whenever one changes, otherwise followed by every change. Without NAME, the alarms of
-    /// all variables
+    /// Instead of readings, show the alarms that are not normal. On a terminal, they are in a table
+    /// that is redrawn whenever an alarm changes; otherwise, a line for every change follows them.
+    /// Without NAME, show the alarms of all variables
     #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
     alarms: bool,
 

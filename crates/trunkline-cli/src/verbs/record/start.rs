@@ -36,13 +36,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// `record start FILE PATTERN...` records every update of the matching variables, with its time and
 /// quality. Variables that appear later are recorded too. Lost updates are marked in the file and
 /// reported at the end, with exit code 7. While the disk is full, the recorder waits for space;
-/// --contract limits how many updates are buffered. Names and patterns without a match are reported at
-/// the beginning and at the end. If a name never matched, the exit code is 1.
+/// --contract limits the number of buffered updates. Names and patterns without a match are
+/// reported at the beginning and at the end. If a name never matched, the exit code is 1.
 ///
 /// `record start FILE --stream URL --type TYPE` records a stream, whose elements can be of any
 /// type, until it ends. While the disk is slow or full, the writer of the stream waits, so that
-/// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
-/// that are not in the file, with exit code 7.
+/// nothing is lost. If the recording ends while the disk is full, the command reports the number of
+/// elements that are not in the file, with exit code 7.
 ///
 /// With --rotate-size or --rotate-time, a recording to run.tdms continues in run_0002.tdms,
 /// run_0003.tdms and so on. Each file can be read on its own. The recording also continues in the

@@ -21,7 +21,7 @@ use crate::terminal::{Terminal, is_stdio, read_text};
 use crate::{CliError, Exit, Problem};
 
 const VERSION: u64 = 1;
-const SAVE: &str = "`trunkline snapshot save` creates snapshots";
+const SAVE: &str = "specify a file written by `trunkline snapshot save`";
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Saved {

@@ -33,9 +33,9 @@ pub(crate) enum Subcommand {
 /// Save the values of variables in a file
 ///
 /// The file is JSON Lines: a header, then one line for each variable, with its type, value, quality
-/// and time. Up to 4096 variables are read at one instant; more are read in several steps, and the
-/// header says so. Names that cannot be read are reported and left out; the exit code is then 1, or
-/// 5 if the only reason is that reading is not permitted.
+/// and time. Up to 4096 variables are read at one instant; a larger number is read in several
+/// steps, which the header records. Variables that cannot be read are reported and left out; the
+/// exit code is then 1, or 5 if the only reason is that reading is not permitted.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file; `-` is standard output

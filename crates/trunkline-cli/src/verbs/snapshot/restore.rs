@@ -15,7 +15,7 @@ use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Write the values in a file back to the variables
 ///
-/// Without --yes, only show what would be written.
+/// Without --yes, the command only shows the values that it would write.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub(crate) struct LsArgs {
     host: Option<String>,
 }
 
-/// Show everything about one endpoint
+/// Show all information about one endpoint
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
     /// Name or URL of the endpoint

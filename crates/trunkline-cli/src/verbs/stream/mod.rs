@@ -48,7 +48,7 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// With --journal at both endpoints, no element is lost when either program stops: elements that
 /// were written but not yet read stay on the disk, and the next program that uses the same folder
-/// continues. It reports how many elements were written or read before.
+/// continues. That program reports how many elements were written or read before.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Write(Box<write::Args>),

@@ -27,8 +27,8 @@ const FORM: &str =
 /// Write elements from standard input to a stream
 ///
 /// With --readers, any number of readers can connect, each with `stream read --from`. Every reader
-/// gets all elements. The writer waits for the slowest reader, unless --quota limits how many elements
-/// may wait for one.
+/// gets all elements. The writer waits for the slowest reader, unless --quota limits the number of
+/// elements that may wait for a reader.
 ///
 /// The command waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on
 /// this machine: see `trunkline help stream`.

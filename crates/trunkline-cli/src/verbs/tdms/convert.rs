@@ -114,8 +114,8 @@ fn from_parquet(error: ParquetError) -> io::Error {
 
 /// Convert a TDMS file to another format
 ///
-/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
-/// the exit code is 8.
+/// OUT is written completely or not at all. If FILE is damaged, OUT contains the readable values,
+/// and the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to read
@@ -133,10 +133,10 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-/// Rewrite a file, with all values of a channel together
+/// Rewrite a file so that the values of each channel are stored together
 ///
-/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
-/// the exit code is 8.
+/// OUT is written completely or not at all. If FILE is damaged, OUT contains the readable values,
+/// and the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DefragArgs {
     /// The TDMS file to read

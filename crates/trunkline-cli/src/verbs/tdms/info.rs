@@ -17,7 +17,7 @@ use crate::settings::Columns;
 use crate::verbs::stream::units::bytes_text;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Show the contents of a file: groups, channels, properties
+/// Show the groups, channels and properties of a file
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to read

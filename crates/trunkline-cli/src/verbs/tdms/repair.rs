@@ -26,9 +26,9 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// Cut off the incomplete or damaged end of a file
 ///
 /// Without OUT, the command truncates FILE and saves the removed part as `FILE.cut`; the bytes
-/// before the cut do not change. With OUT, it writes the repaired file to OUT, which keeps more
-/// values, and FILE does not change. Damage elsewhere in the file stays: `tdms defrag` writes a
-/// copy without it.
+/// before the cut do not change. With OUT, the command writes the repaired file to OUT, which keeps
+/// more values, and does not change FILE. Damage elsewhere in the file is not repaired; `tdms
+/// defrag` writes a copy without the damaged parts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to repair
