@@ -29,8 +29,8 @@ const FIND_WORK: usize = 1;
 const LAST_ROWS: u64 = 512;
 /// Number of rows below which reading a file continues with the next series.
 const PREFETCH_ROWS: u64 = 64 << 10;
-/// Limit of the work to find these series.
-const PREFETCH_WORK: usize = 64 << 10;
+/// Limit of the work to find these series, divided among the files that are read at the same time.
+pub(crate) const PREFETCH_WORK: usize = 64 << 10;
 
 /// The sources of the rows of a series at one moment: files ordered by their first time, and sorted
 /// chunks in memory.
@@ -574,10 +574,13 @@ impl Reading<'_> {
         self.page.spend(OPEN_WORK);
         let mut ranges = vec![(self.series, file.next, file.end)];
         let mut rows = file.end - file.next;
-        let most = self.page.work().saturating_add(PREFETCH_WORK);
+        let files = self.view.parts.iter();
+        let files = files.filter(|part| span.overlaps(part.row.first_time, part.row.last_time));
+        let most = PREFETCH_WORK / files.count().max(1);
+        let most = self.page.work().saturating_add(most).min(PAGE_WORK);
         let following = self.following.into_iter();
         let following = following.flat_map(|(wanted, first)| {
-            (first..).map_while(|number| wanted.get(number, self.page))
+            (first..).map_while(move |number| wanted.get_within(number, self.page, most))
         });
         for series in following {
             if rows >= PREFETCH_ROWS || self.page.work() >= most {
