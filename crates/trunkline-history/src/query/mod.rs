@@ -319,12 +319,14 @@ impl<'r, 'a> Answering<'r, 'a> {
             }
             HistoryForm::Last => {
                 let last = progress.seek.unwrap_or(span.last).min(span.last);
-                let (rows, next) = match self.reading.last(TimeSpan { last, ..span }) {
+                let span = TimeSpan { last, ..span };
+                let (rows, next) = match self.reading.last(span, progress.damaged) {
                     Last::Found(_, rows) => (*rows, None),
                     Last::Nothing => (self.reading.series.rows(), None),
-                    Last::NotAfter(time) => {
+                    Last::NotAfter(searched) => {
                         let progress = SeriesProgress {
-                            seek: Some(time),
+                            seek: Some(searched.time),
+                            damaged: searched.damaged,
                             ..progress
                         };
                         (Rows::default(), Some((None, progress)))
@@ -495,6 +497,46 @@ mod tests {
         let (page, _) = read(&query, &series, &view_of, START).unwrap();
         assert_eq!(page.series.len(), recorded.len());
         assert!(page.series.iter().all(|one| one.data.len() == 8));
+    }
+
+    /// The newest file cannot be read, and the search needs two pages to find the oldest one.
+    #[test]
+    fn last_row_reports_damage_after_it_that_an_earlier_page_found() {
+        const FILES: u64 = 40;
+        let folder = tempfile::tempdir().unwrap();
+        let series = many(2);
+        let parts = (0..FILES).map(|number| {
+            let of_file = match number {
+                0 | 39 => &series[..1],
+                _ => &series[1..],
+            };
+            let first = START + number as i64 * 1_000;
+            part(folder.path(), number, of_file, (first, 1))
+        });
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let newest = &parts[FILES as usize - 1].path;
+        let mut bytes = std::fs::read(newest).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(newest, bytes).unwrap();
+        let parts = Arc::new(parts);
+        let view_of = |id| View::of(&parts, std::iter::empty(), id);
+        let mut query = HistoryQuery {
+            patterns: vec![Pattern::parse(&series[0].name).unwrap()],
+            form: HistoryForm::Last,
+            ..HistoryQuery::default()
+        };
+        let (first, _) = read(&query, &series, &view_of, START).unwrap();
+        assert!(first.series.is_empty());
+        assert!(first.state.contains("cannot be read"), "{}", first.state);
+        query.from = first.next;
+        let (page, _) = read(&query, &series, &view_of, START).unwrap();
+        assert!(page.next.is_none());
+        let SeriesData::Rows(rows) = &page.series[0].data else {
+            panic!("buckets");
+        };
+        assert_eq!(rows.times(), [START]);
+        let events: Vec<_> = rows.marks().iter().map(|mark| mark.event).collect();
+        assert_eq!(events, [HistoryEvent::Lost(None)]);
     }
 
     fn many(count: u32) -> Vec<Series> {
