@@ -153,6 +153,18 @@ fn put_without_an_answer_in_time_is_unknown() {
     );
 }
 
+/// Otherwise the command would wait for a reader that gets nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn play_into_a_stream_fails_at_once_if_the_history_cannot_be_read() {
+    let engine = FakeEngine::start(Manners::IgnoresRows);
+    let served = Served::rig();
+    let history = format!("{}/a/b", engine.url);
+    let played = served.run(&["play", "--history", &history, "--stream", "p", "-w", "1s"]);
+    assert_eq!(played.code, Some(4), "{played:?}");
+    assert!(played.err.contains("did not answer"), "{}", played.err);
+}
+
 #[test]
 fn ctrl_c_ends_a_command_that_waits() {
     let engine = FakeEngine::start(Manners::Mute);
