@@ -164,6 +164,10 @@ const RING_ROWS: usize = 1 << 16;
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.handle_presses(1);
+    context.after_interruption(play(args, context))
+}
+
+fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pace = match (args.full_speed, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),

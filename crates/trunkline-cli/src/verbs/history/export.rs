@@ -86,6 +86,10 @@ enum ExportForm {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    context.after_interruption(export(args, context))
+}
+
+fn export(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
     if form != ExportForm::Csv && is_terminal_output(path, context) {
