@@ -46,7 +46,9 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// quality other than good. --exclude leaves out variables or, with --stream, channels.
 ///
 /// With --history, the history of an engine or of a folder is played instead of a FILE. With --history
-/// and --stream, only one variable can be played.
+/// and --stream, only one variable can be played. Exit code 7 means that a part of the history could not
+/// be read, or was removed while the history was played; with --stream also that elements were not
+/// delivered.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -162,6 +164,10 @@ const RING_ROWS: usize = 1 << 16;
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.handle_presses(1);
+    context.after_interruption(play(args, context))
+}
+
+fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pace = match (args.full_speed, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),

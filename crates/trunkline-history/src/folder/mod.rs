@@ -85,8 +85,8 @@ impl fmt::Display for FolderError {
             ),
             Self::Spool { folder } => write!(
                 f,
-                "{} is the spool of a history: its engine moves the rows to the history when that can \
-                 be written; name the folder of the history",
+                "{} is the spool of a history, which its engine empties as soon as the folder of the \
+                 history is writable again; name that folder",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(

@@ -11,6 +11,7 @@ use super::progress::Meter;
 use super::serve;
 use super::stream::units::{bytes_text, rate_text};
 use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::Amount;
 use crate::terminal::{Style, escaped, escaped_path};
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -110,13 +111,15 @@ pub(crate) struct Done {
     copied_files: u64,
     /// Bytes of these files.
     copied_bytes: u64,
+    /// Duration of the command in seconds.
+    seconds: Amount,
     /// Where the files are that a restore has moved aside. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     aside: Vec<String>,
 }
 
 impl Record for Done {
-    const COLUMNS: &'static [&'static str] = &["backup", "outcome", "files", "copied"];
+    const COLUMNS: &'static [&'static str] = &["backup", "outcome", "files", "copied", "rate"];
     const IS_HEADED: bool = false;
 
     fn cell(&self, column: &str) -> Option<String> {
@@ -133,6 +136,12 @@ impl Record for Done {
                 bytes_text(self.copied_bytes as f64)
             )),
             "copied" => Some(String::new()),
+            "rate" if self.outcome == "completed" => Some(String::new()),
+            "rate" => {
+                let Amount(seconds) = self.seconds;
+                let rate = self.copied_bytes as f64 / seconds.max(1e-9) / 1e6;
+                Some(format!("{seconds:.1} s, {rate:.1} MB/s"))
+            }
             _ => None,
         }
     }
@@ -185,6 +194,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         Err(errors) => return serve::show_errors(&errors, context),
     };
     let name = serve::name_of(&plan);
+    let started = context.clock.now();
     let now = context.clock.wall();
     let created = trunkline_backup::create(
         &args.backup,
@@ -195,10 +205,11 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         &mut watch(context, "read and copied"),
     );
     let created = created.map_err(|error| cli_error(error, context))?;
+    let seconds = context.clock.now().since(started).into();
     context.terminal.end_progress();
     for finding in &created.damaged_before {
         context.remark(&format!(
-            "{} was damaged in the backup, and was copied again if the engine still has it: {}",
+            "{} was damaged in the backup; if the engine still has the file, it was copied again: {}",
             escaped(&finding.path),
             finding.what
         ))?;
@@ -207,6 +218,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     context.list([Done {
         copied_files,
         copied_bytes,
+        seconds,
         ..done(&args.backup, "created", Some(&created.manifest))
     }])?;
     let damage = &created.manifest.damage;
@@ -245,6 +257,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         Ok(plan) => plan?,
         Err(errors) => return serve::show_errors(&errors, context),
     };
+    let started = context.clock.now();
     let restored = trunkline_backup::restore(
         &args.backup,
         &places_of(&plan),
@@ -253,6 +266,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         &mut watch(context, "read and copied"),
     );
     let restored = restored.map_err(|error| cli_error(error, context))?;
+    let seconds = context.clock.now().since(started).into();
     context.terminal.end_progress();
     let outcome = match restored.manifest {
         Some(_) => "restored",
@@ -260,7 +274,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     };
     for finding in &restored.left_out {
         context.remark(&format!(
-            "{} is damaged, and was left out; the history does without it: {}",
+            "{} is damaged and was not restored; the history works without it: {}",
             escaped(&finding.path),
             finding.what
         ))?;
@@ -275,7 +289,11 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     }
     let mut done = done(&args.backup, outcome, restored.manifest.as_ref());
     (done.copied_files, done.copied_bytes) = (done.files, done.bytes);
-    context.list([Done { aside, ..done }])?;
+    context.list([Done {
+        aside,
+        seconds,
+        ..done
+    }])?;
     Ok(Exit::Success)
 }
 
@@ -289,6 +307,7 @@ fn done(backup: &Path, outcome: &'static str, manifest: Option<&Manifest>) -> Do
         bytes: manifest.map_or(0, Manifest::bytes),
         copied_files: 0,
         copied_bytes: 0,
+        seconds: Amount(0.0),
         aside: Vec::new(),
     }
 }

@@ -21,7 +21,7 @@ use self::buckets::Aggregate;
 pub(crate) use self::buckets::Bucket;
 pub(crate) use self::coverage::Coverage;
 pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
-use self::source::{Pages, Source};
+use self::source::{FAULT, Pages, Source};
 use crate::arguments::{number, positive_duration};
 use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
@@ -325,7 +325,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if state.is_empty() {
         return Ok(unknown.unwrap_or(Exit::Success));
     }
-    context.note_with_code("history-fault", &state)?;
+    context.note_with_code(FAULT, &state)?;
     Ok(Exit::Lost)
 }
 
