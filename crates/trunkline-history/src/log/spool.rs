@@ -68,7 +68,7 @@ impl Spool {
         let held = lock_file::hold(folder)?;
         let logs = log::segments(folder)?;
         let path = folder.join(IDENTITY);
-        if !path.exists() {
+        if !path.try_exists()? {
             if !logs.is_empty() {
                 return Err(foreign(folder, "has logs, but no file `identity`"));
             }
@@ -212,7 +212,7 @@ pub(crate) fn is_spool(folder: &Path) -> bool {
 /// Returns the identity of the history in a folder, and creates it if it is missing.
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
-    if !path.exists() {
+    if !path.try_exists()? {
         create_file(&path, &format!("history {}\n", new_id()?))?;
     }
     let text = read_text(&path)?;
@@ -303,6 +303,23 @@ mod tests {
         std::fs::write(log::path(&spool, 1), b"").unwrap();
         let error = Spool::open(&spool, &history, &[]).unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    }
+
+    /// H-14: a disk that fails must not get another identity.
+    #[test]
+    fn identity_that_cannot_be_looked_up_is_not_replaced() {
+        let (_folder, history, spool) = folders();
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+        for folder in [&history, &spool] {
+            let (path, kept) = (folder.join(IDENTITY), folder.join("kept"));
+            std::fs::rename(&path, &kept).unwrap();
+            // A look-up fails, because the link refers to itself.
+            std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
+            let error = Spool::open(&spool, &history, &[]).unwrap_err();
+            assert!(matches!(error, Error::Io(_)), "{error:?}");
+            std::fs::rename(&kept, &path).unwrap();
+        }
+        drop(Spool::open(&spool, &history, &[]).unwrap());
     }
 
     /// H-14: another disk may be mounted in place of the spool.
