@@ -355,6 +355,7 @@ impl FileHistory {
     /// rows, or joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
         self.find_spool(wall)?;
+        lock(&self.spooling).check_folder(&self.folder)?;
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));

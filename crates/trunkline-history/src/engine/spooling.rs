@@ -22,7 +22,7 @@ use crate::files::{seal, unsealed};
 use crate::log::spool::{self, Spool};
 use crate::log::tail::{FROZEN_MAX, Segment};
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::remove_if_there;
+use crate::paths::{check_identity, remove_if_there};
 use crate::rules;
 use crate::sync::lock;
 
@@ -36,6 +36,8 @@ pub(crate) struct Spooling {
     folder: Option<PathBuf>,
     /// `None` while it cannot be opened.
     spool: Option<Spool>,
+    /// Content of the file `identity` of the history; `None` until the spool was opened.
+    identity: Option<String>,
     /// Why the spool cannot be used.
     fault: Option<HistoryError>,
     /// Why the log is in the spool; `None` if it is in the folder of the history.
@@ -55,6 +57,7 @@ impl Spooling {
         Self {
             folder: folder.map(Path::to_owned),
             spool: None,
+            identity: None,
             fault: None,
             cause: None,
             sealing: None,
@@ -125,6 +128,8 @@ impl Spooling {
             // If the catalogue cannot be written now, the entries are deleted later.
             let _ = catalogue.forget_spool_logs(&removed);
         }
+        catalogue.set_identity(spool.history());
+        self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
         Ok(waiting)
     }
@@ -230,6 +235,14 @@ impl Spooling {
             self.pending.clear();
         }
         Ok(())
+    }
+
+    /// Fails if another folder is in the place of the history, whose disk may be away.
+    pub(crate) fn check_folder(&self, history: &Path) -> Result<(), Error> {
+        match &self.identity {
+            Some(identity) => check_identity(history, identity),
+            None => Ok(()),
+        }
     }
 
     /// Stores why closed segments cannot be written to files; `None` if they can.
@@ -338,7 +351,9 @@ impl FileHistory {
         let mut spooling = lock(&self.spooling);
         let number = lock(&self.stored).tail.open.number + 1;
         let begun = match &spooling.cause {
-            None => self.begin_in_folder(recorder, number, wall).map(drop),
+            None => self
+                .begin_in_folder(recorder, &spooling, number, wall)
+                .map(drop),
             Some(cause) => {
                 let (cause, left) = (cause.clone(), spooling.left);
                 let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, wall);
@@ -376,9 +391,11 @@ impl FileHistory {
     fn begin_in_folder(
         &self,
         recorder: &mut Recorder,
+        spooling: &Spooling,
         number: u64,
         wall: Timestamp,
     ) -> Result<Log, Error> {
+        spooling.check_folder(&self.folder)?;
         let log = Log::create(&self.folder, number)?;
         let former = recorder.begin_segment(log, wall)?;
         lock(&self.stored).tail.freeze(Segment::new(number));
@@ -422,7 +439,7 @@ impl FileHistory {
     ) -> Result<(), HistoryError> {
         recorder.end_log();
         let number = lock(&self.stored).tail.open.number + 1;
-        match self.begin_in_folder(recorder, number, wall) {
+        match self.begin_in_folder(recorder, spooling, number, wall) {
             Ok(mut former) => {
                 let mut commit = former.begin();
                 commit.hand_over(wall);
@@ -515,9 +532,14 @@ impl FileHistory {
         let mut recorder = lock(&self.recorder);
         let mut spooling = lock(&self.spooling);
         let mut catalogue = lock(&self.catalogue);
-        let in_files = catalogue.spool_logs();
-        let in_files =
-            in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
+        let in_files = match catalogue.spool_logs() {
+            // The connection is closed now, which permits to read the files themselves.
+            Err(error) if error.is_of_disk() => {
+                spooling.check_folder(&self.folder)?;
+                Snapshot::read(&self.folder)?.spool_logs
+            }
+            in_files => in_files?,
+        };
         // The state of the spool keeps the fault.
         let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
         drop(catalogue);
@@ -553,7 +575,7 @@ impl FileHistory {
         let first = match spooling.cause {
             // The open segment shares its number with its log and cannot be renumbered: begin a new one.
             None => {
-                self.begin_in_folder(recorder, open + 1 + count, wall)?;
+                self.begin_in_folder(recorder, spooling, open + 1 + count, wall)?;
                 open + 1
             }
             Some(_) => {

@@ -24,10 +24,8 @@ use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::{remove_if_there, sync_name};
+use crate::paths::{IDENTITY, remove_if_there, sync_name};
 
-/// Name of the identity file, both in the folder of a history and in a spool.
-const IDENTITY: &str = "identity";
 /// Number of bytes that always include the header and the first frame of a log.
 const FIRST_FRAME: u64 = 256;
 /// Length of an identity in hexadecimal digits.
@@ -41,6 +39,8 @@ pub(crate) struct Spool {
     identity: String,
     /// Its own identity.
     id: String,
+    /// Content of the file `identity` of its history.
+    history: String,
     /// The highest log number so far. Numbers are not reused.
     newest: u64,
     _held: File,
@@ -58,6 +58,7 @@ impl Spool {
         in_files: &[SpoolLog],
     ) -> Result<Self, Error> {
         let history = history_id(history)?;
+        let of_folder = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => {
@@ -94,12 +95,18 @@ impl Spool {
             id: id.to_owned(),
             newest: newest.unwrap_or(0),
             identity,
+            history: of_folder,
             _held: held,
         })
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns the content of the file `identity` of its history.
+    pub(crate) fn history(&self) -> &str {
+        &self.history
     }
 
     /// Returns the identification of the log with this number.
@@ -213,7 +220,7 @@ pub(crate) fn is_spool(folder: &Path) -> bool {
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
     if !path.try_exists()? {
-        create_file(&path, &format!("history {}\n", new_id()?))?;
+        create_file(&path, &history_identity(&new_id()?))?;
     }
     let text = read_text(&path)?;
     let id = text
@@ -223,6 +230,10 @@ fn history_id(folder: &Path) -> Result<String, Error> {
         Some(id) => Ok(id.to_owned()),
         None => Err(Error::damaged("its file `identity`")),
     }
+}
+
+fn history_identity(id: &str) -> String {
+    format!("history {id}\n")
 }
 
 /// Parses an identity file into the identities of a spool and of its history.

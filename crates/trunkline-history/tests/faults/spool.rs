@@ -11,8 +11,8 @@ use trunkline_types::{DataType, Value};
 
 use crate::disk_full::{VARIABLES, in_process_of, some_writes};
 use crate::rig::{
-    Line, Plant, SECOND, START, assert_same, copy, difference, files_of, folder, length_of_log,
-    limited,
+    Line, Plant, SECOND, START, assert_same, copy, difference, files, files_of, folder,
+    length_of_log, limited,
 };
 
 /// The folder of a history and its spool, and the rows written to the history.
@@ -430,6 +430,61 @@ fn history_with_the_spool_of_another_is_not_opened() {
         "{message}"
     );
     assert!(message.contains("`history_spool`"), "{message}");
+}
+
+/// The disk of the history is unmounted, and mounted again: its open files cannot be used any more.
+///
+/// Behaviour: H-14.
+#[test]
+fn history_whose_disk_was_away_is_used_again_without_a_restart() {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    fs::rename(disks.history(), disks.away()).unwrap();
+    plant.close_segment();
+    assert!(state(&plant).cause.is_some());
+    disks.write(&mut plant);
+    plant.record();
+    let wall = plant.moment().wall;
+    plant.history.maintain(wall).unwrap_err();
+    // The same content in other files.
+    copy(&disks.away(), &disks.history());
+    fs::remove_dir_all(disks.away()).unwrap();
+    disks.assert_back(&plant, "with the disk");
+    disks.write(&mut plant);
+    plant.record();
+    disks.kill(plant);
+    let plant = disks.start();
+    disks.assert_back(&plant, "after a restart");
+}
+
+/// Behaviour: H-14.
+#[test]
+fn folder_of_another_history_is_not_changed() {
+    let mut disks = Disks::new();
+    let mut other = Disks::new();
+    drop(other.start());
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    fs::rename(disks.history(), disks.away()).unwrap();
+    copy(&other.history(), &disks.history());
+    plant.close_segment();
+    assert!(state(&plant).cause.is_some());
+    disks.write(&mut plant);
+    plant.record();
+    let wall = plant.moment().wall;
+    let error = plant.history.maintain(wall).unwrap_err().to_string();
+    assert!(error.contains("another folder is in its place"), "{error}");
+    for path in files(&other.history()) {
+        let (kept, now) = (other.history().join(&path), disks.history().join(&path));
+        assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");
+    }
+    assert_eq!(files(&other.history()), files(&disks.history()));
+    fs::remove_dir_all(disks.history()).unwrap();
+    fs::rename(disks.away(), disks.history()).unwrap();
+    disks.assert_back(&plant, "with the disk");
 }
 
 /// Variables deployed while the catalogue cannot be written are recorded.
