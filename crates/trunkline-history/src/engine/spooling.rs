@@ -439,7 +439,12 @@ impl FileHistory {
     ) -> Result<(), HistoryError> {
         recorder.end_log();
         let number = lock(&self.stored).tail.open.number + 1;
-        match self.begin_in_folder(recorder, spooling, number, wall) {
+        let returned = spooling.check_folder(&self.folder).and_then(|()| {
+            // If the spool has no rows, nothing else says where the log in the folder ends.
+            log::cut(&self.folder, spooling.left)?;
+            self.begin_in_folder(recorder, spooling, number, wall)
+        });
+        match returned {
             Ok(mut former) => {
                 let mut commit = former.begin();
                 commit.hand_over(wall);

@@ -27,7 +27,7 @@ pub(crate) mod tail;
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use trunkline_types::Timestamp;
@@ -45,6 +45,8 @@ const FRAME_HEAD: usize = 16;
 const FRAME_BYTES: usize = 192 << 10;
 /// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
+/// Number of bytes that always include the header and the first frame of a log of the spool.
+const FIRST_FRAME: u64 = 256;
 /// Kind of the item with the end of the log that this one continues.
 const END_ITEM: u64 = 1;
 /// Values of the flag of a frame.
@@ -365,6 +367,35 @@ pub(crate) fn recover_up_to(
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
     }
     parse(&bytes, segment)
+}
+
+/// Returns the end of the log that this one continues, from its first frame. Returns `None` if nothing
+/// follows that frame: creating the log may have failed, and then the other log may have continued.
+pub(crate) fn end_before(path: &Path, segment: u64) -> Result<Option<LogEnd>, Error> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(FIRST_FRAME).read_to_end(&mut bytes)?;
+    let Some(payload) = frame_at(&bytes, HEAD, segment) else {
+        return Ok(None);
+    };
+    let mut first = Recovered::default();
+    first.take(payload)?;
+    let is_in_use = length > (HEAD + FRAME_HEAD + payload.len()) as u64;
+    Ok(first.follows.filter(|_| is_in_use))
+}
+
+/// Truncates a log to its acknowledged part. Does nothing if there is no log.
+pub(crate) fn cut(folder: &Path, end: LogEnd) -> Result<(), Error> {
+    let file = match OpenOptions::new().write(true).open(path(folder, end.segment)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    if file.metadata()?.len() > end.bytes {
+        file.set_len(end.bytes)?;
+        file.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Parses the content of a log.

@@ -210,6 +210,35 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
     });
 }
 
+/// Without rows in the spool, nothing says later where the log ends.
+///
+/// Behaviour: H-14.
+#[test]
+fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
+    let name = "spool::log_that_a_failed_commit_has_lengthened_is_cut_before_the_return";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let mut twin = Disks::new();
+        let mut other = twin.start();
+        disks.write(&mut plant);
+        twin.write(&mut other);
+        disks.record_with_room(&plant, 10);
+        other.record();
+        let log = disks.history().join("log-0000000001.tlh");
+        let before = fs::metadata(&log).unwrap().len();
+        fs::copy(twin.history().join("log-0000000001.tlh"), &log).unwrap();
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        limited(length + 10, || plant.record());
+        assert_eq!(state(&plant).cause, None, "the spool has no room");
+        assert_eq!(fs::metadata(&log).unwrap().len(), before);
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after the kill");
+    });
+}
+
 /// Behaviour: H-14, B-64.
 #[test]
 fn spool_that_is_missing_at_a_start_comes_back_later() {
