@@ -5,6 +5,7 @@
 //! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
 //!          summary | sum                                one row per file
 //! spool    id | log                                      logs of a spool whose rows are in files
+//! spool_end id | log | bytes                             acknowledged parts of other logs of a spool
 //! ```
 
 pub(crate) mod snapshot;
@@ -31,6 +32,15 @@ pub(crate) const ADDED: u64 = u64::MAX - 1;
 pub(crate) const STOPPED: u64 = u64::MAX;
 /// Maximum length of the name and of the units in a definition, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
+
+/// Creates the tables of spools, with their first entry.
+const SPOOL_TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS spool (
+        id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
+    );
+    CREATE TABLE IF NOT EXISTS spool_end (
+        id TEXT NOT NULL, log INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (id, log)
+    );";
 
 pub(crate) struct Catalogue {
     path: PathBuf,
@@ -83,6 +93,14 @@ pub(crate) struct SpoolLog {
     pub(crate) spool: String,
     /// Its number in the spool.
     pub(crate) log: u64,
+}
+
+/// The end of a log of a spool that is not written any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SpoolEnd {
+    pub(crate) log: SpoolLog,
+    /// Number of bytes that were acknowledged.
+    pub(crate) bytes: u64,
 }
 
 impl Series {
@@ -250,6 +268,27 @@ impl Catalogue {
         self.with(|connection| read_spool_logs(connection))
     }
 
+    /// Returns the ends of spool logs whose rows are not in files.
+    pub(crate) fn spool_ends(&mut self) -> Result<Vec<SpoolEnd>, Error> {
+        self.with(|connection| read_spool_ends(connection))
+    }
+
+    /// Adds ends of spool logs.
+    pub(crate) fn add_spool_ends(&mut self, ends: &[SpoolEnd]) -> Result<(), Error> {
+        if ends.is_empty() {
+            return Ok(());
+        }
+        self.transaction(|transaction| {
+            transaction.execute_batch(SPOOL_TABLES)?;
+            for one in ends {
+                let insert = "INSERT OR REPLACE INTO spool_end VALUES (?, ?, ?)";
+                let values = params![one.log.spool, one.log.log as i64, one.bytes as i64];
+                transaction.execute(insert, values)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Deletes the entries of spool logs that have been removed.
     pub(crate) fn forget_spool_logs(&mut self, removed: &[SpoolLog]) -> Result<(), Error> {
         self.transaction(|transaction| {
@@ -291,13 +330,11 @@ impl Catalogue {
                 ])?;
             }
             if let Some(one) = spool_log {
-                transaction.execute_batch(
-                    "CREATE TABLE IF NOT EXISTS spool (
-                         id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
-                     )",
-                )?;
+                transaction.execute_batch(SPOOL_TABLES)?;
                 let insert = "INSERT OR REPLACE INTO spool VALUES (?, ?)";
                 transaction.execute(insert, params![one.spool, one.log as i64])?;
+                let delete = "DELETE FROM spool_end WHERE id = ? AND log = ?";
+                transaction.execute(delete, params![one.spool, one.log as i64])?;
             }
             Ok(())
         })
@@ -402,9 +439,7 @@ fn read_parts(connection: &Connection) -> Result<Vec<PartRow>, Error> {
 }
 
 fn read_spool_logs(connection: &Connection) -> Result<Vec<SpoolLog>, Error> {
-    let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'spool'";
-    let count: u32 = connection.query_row(count, [], |row| row.get(0))?;
-    if count == 0 {
+    if !has_table(connection, "spool")? {
         return Ok(Vec::new());
     }
     let mut select = connection.prepare("SELECT id, log FROM spool")?;
@@ -415,6 +450,30 @@ fn read_spool_logs(connection: &Connection) -> Result<Vec<SpoolLog>, Error> {
         })
     })?;
     Ok(logs.collect::<Result<_, _>>()?)
+}
+
+fn read_spool_ends(connection: &Connection) -> Result<Vec<SpoolEnd>, Error> {
+    if !has_table(connection, "spool_end")? {
+        return Ok(Vec::new());
+    }
+    let mut select = connection.prepare("SELECT id, log, bytes FROM spool_end")?;
+    let ends = select.query_map([], |row| {
+        let log = SpoolLog {
+            spool: row.get(0)?,
+            log: row.get::<_, i64>(1)? as u64,
+        };
+        Ok(SpoolEnd {
+            log,
+            bytes: row.get::<_, i64>(2)? as u64,
+        })
+    })?;
+    Ok(ends.collect::<Result<_, _>>()?)
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
+    let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?";
+    let count: u32 = connection.query_row(count, [name], |row| row.get(0))?;
+    Ok(count > 0)
 }
 
 /// Returns the device and the inode of a file.

@@ -168,6 +168,7 @@ impl FileHistory {
             mut series,
             parts: rows,
             spool_logs,
+            spool_ends,
         } = content;
         let mut spooling = Spooling::new(spool);
         let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
@@ -190,6 +191,8 @@ impl FileHistory {
         let parts: Vec<Arc<Part>> = parts.collect();
         let ends = spooling.ends_before(&spooled);
         let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
+        let of_logs = std::mem::take(&mut unsealed.spool_ends);
+        spooling.add_ends(spool_ends, of_logs, &spooled);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;

@@ -14,7 +14,7 @@ use trunkline_types::history::Rows;
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::catalogue::snapshot::Snapshot;
-use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolLog};
+use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolEnd, SpoolLog};
 use crate::engine::recorder::Recorder;
 use crate::engine::{FileHistory, NO_ROOM};
 use crate::error::Error;
@@ -50,6 +50,11 @@ pub(crate) struct Spooling {
     retry: Tick,
     /// Series that could not be entered in the catalogue yet, because it cannot be written.
     pending: Vec<Series>,
+    /// The ends of logs of the spool that the folder continues. A failed commit may have left rows
+    /// beyond them, which are in the folder.
+    ends: Vec<SpoolEnd>,
+    /// Those of these that the catalogue lacks. Until they are entered, a log in the folder has them.
+    pending_ends: Vec<SpoolEnd>,
 }
 
 impl Spooling {
@@ -67,6 +72,8 @@ impl Spooling {
             },
             retry: Tick::from_nanos(0),
             pending: Vec::new(),
+            ends: Vec::new(),
+            pending_ends: Vec::new(),
         }
     }
 
@@ -144,10 +151,32 @@ impl Spooling {
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
+    /// Adds the ends of logs according to the catalogue and the logs in the folder. `logs` are the logs
+    /// in the spool if it can be used.
+    pub(crate) fn add_ends(
+        &mut self,
+        of_catalogue: Vec<SpoolEnd>,
+        of_logs: Vec<SpoolEnd>,
+        logs: &[SpoolLog],
+    ) {
+        let is_there = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
+        let of_logs = of_logs.into_iter();
+        let of_logs = of_logs.filter(|end| is_there(end) && !of_catalogue.contains(end));
+        self.pending_ends = of_logs.collect();
+        self.ends = of_catalogue;
+        self.ends.extend_from_slice(&self.pending_ends);
+    }
+
+    /// Returns the number of acknowledged bytes of a log, if the folder continues it.
+    pub(crate) fn end_of(&self, log: &SpoolLog) -> Option<u64> {
+        let end = self.ends.iter().find(|end| end.log == *log)?;
+        Some(end.bytes)
+    }
+
     /// Reads a log of the spool. Returns `None` if it cannot be read now.
     pub(crate) fn read(&mut self, log: &SpoolLog) -> Option<Recovered> {
         let spool = self.spool.as_ref()?;
-        match spool.read(log) {
+        match spool.read(log, self.end_of(log)) {
             Ok(recovered) => Some(recovered),
             Err(error) => {
                 self.fault = Some(error.of_spool(spool.folder()));
@@ -230,6 +259,8 @@ impl Spooling {
     }
 
     pub(crate) fn enter_pending(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
+        catalogue.add_spool_ends(&self.pending_ends)?;
+        self.pending_ends.clear();
         if !self.pending.is_empty() {
             catalogue.add_series(&self.pending)?;
             self.pending.clear();
@@ -352,8 +383,7 @@ impl FileHistory {
         let number = lock(&self.stored).tail.open.number + 1;
         let begun = match &spooling.cause {
             None => self
-                .begin_in_folder(recorder, &spooling, number, wall)
-                .map(drop),
+                .begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
                 let (cause, left) = (cause.clone(), spooling.left);
                 let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, wall);
@@ -387,19 +417,21 @@ impl FileHistory {
         moved.map_err(Error::Placed)
     }
 
-    /// Begins a segment with a log in the folder. Returns the old log.
+    /// Begins a segment with a log in the folder. `after` is the end of the log of the spool that it
+    /// continues.
     fn begin_in_folder(
         &self,
         recorder: &mut Recorder,
         spooling: &Spooling,
         number: u64,
+        after: Option<&SpoolEnd>,
         wall: Timestamp,
-    ) -> Result<Log, Error> {
+    ) -> Result<(), Error> {
         spooling.check_folder(&self.folder)?;
         let log = Log::create(&self.folder, number)?;
-        let former = recorder.begin_segment(log, wall)?;
+        recorder.begin_segment(log, after, wall)?;
         lock(&self.stored).tail.freeze(Segment::new(number));
-        Ok(former)
+        Ok(())
     }
 
     fn begin_in_spool(
@@ -437,19 +469,21 @@ impl FileHistory {
         spooling: &mut Spooling,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        recorder.end_log();
-        let number = lock(&self.stored).tail.open.number + 1;
+        let bytes = recorder.end_log().bytes;
+        let (number, open) = {
+            let open = &lock(&self.stored).tail.open;
+            (open.number + 1, open.spool_log.clone())
+        };
+        let after = open.map(|log| SpoolEnd { log, bytes });
         let returned = spooling.check_folder(&self.folder).and_then(|()| {
             // If the spool has no rows, nothing else says where the log in the folder ends.
             log::cut(&self.folder, spooling.left)?;
-            self.begin_in_folder(recorder, spooling, number, wall)
+            self.begin_in_folder(recorder, spooling, number, after.as_ref(), wall)
         });
         match returned {
-            Ok(mut former) => {
-                let mut commit = former.begin();
-                commit.hand_over(wall);
-                // Without it, the recording seems interrupted here if the spool's disk is missing at a start.
-                let _ = commit.finish();
+            Ok(()) => {
+                spooling.ends.extend(after.clone());
+                spooling.pending_ends.extend(after);
                 spooling.cause = None;
                 Ok(())
             }
@@ -493,6 +527,7 @@ impl FileHistory {
         drop(Log::create(&self.folder, segment.number)?);
         self.seal_segment(loaded, Some(log))?;
         let mut spooling = lock(&self.spooling);
+        spooling.ends.retain(|end| end.log != *log);
         let removed = spooling.spool.as_ref().map(|spool| spool.remove(log));
         if let Some(Err(error)) = removed {
             // The log is removed when the spool is opened again.
@@ -580,7 +615,7 @@ impl FileHistory {
         let first = match spooling.cause {
             // The open segment shares its number with its log and cannot be renumbered: begin a new one.
             None => {
-                self.begin_in_folder(recorder, spooling, open + 1 + count, wall)?;
+                self.begin_in_folder(recorder, spooling, open + 1 + count, None, wall)?;
                 open + 1
             }
             Some(_) => {
@@ -595,10 +630,11 @@ impl FileHistory {
             };
             self.translate(spooling, &mut recovered)?;
             let is_newest = newest.as_ref() == Some(&log);
+            let is_continued = spooling.end_of(&log).is_some();
             let mut segment = Segment::in_spool(number, log);
             unsealed::fill(&mut segment, &recovered, wall);
             let end = unsealed::interruption(&recovered);
-            if let Some(mark) = end.filter(|_| is_newest && !recovered.is_continued) {
+            if let Some(mark) = end.filter(|_| is_newest && !is_continued) {
                 let mut rows = Rows::new(None);
                 rows.push_mark(mark);
                 segment.add(ENGINE_SERIES, &rows, wall);

@@ -97,6 +97,8 @@ impl<'a> Tidy<'a> {
         let parts: Vec<Arc<Part>> = parts.collect();
         let mut unsealed = Unsealed::beside(folder, &parts, &[], wall)?;
         unsealed.add_end(sealed);
+        // Their logs, which say the same, are removed.
+        catalogue.add_spool_ends(&unsealed.spool_ends)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         catalogue.add_series(&new)?;
         series.extend(new);

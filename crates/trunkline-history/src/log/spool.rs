@@ -135,10 +135,10 @@ impl Spool {
         Ok(log)
     }
 
-    /// Reads a log.
-    pub(crate) fn read(&self, log: &SpoolLog) -> Result<Recovered, Error> {
+    /// Reads a log, up to the end of its acknowledged part if it is known.
+    pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
         self.check_log(log)?;
-        log::recover(&log::path(&self.folder, log.log), log.log)
+        log::recover_up_to(&log::path(&self.folder, log.log), log.log, end)
     }
 
     /// Returns the end of the log in the history's folder that this log continues, if this log has been
@@ -343,7 +343,7 @@ mod tests {
         drop(Spool::open(&spool, &history, &[]).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
-        assert!(sut.read(&sut.log(1)).is_err());
+        assert!(sut.read(&sut.log(1), None).is_err());
         assert!(sut.create_log(END, wall).is_err());
         sut.remove(&sut.log(1)).unwrap_err();
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");

@@ -210,6 +210,60 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
     });
 }
 
+/// A failed commit may have left all its rows in the spool, whose disk can no longer be changed.
+///
+/// Behaviour: H-14.
+#[test]
+fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
+    let name = "spool::rows_that_a_failed_commit_has_left_in_the_spool_are_not_read";
+    in_process_of(name, || {
+        for case in ["killed", "not in memory", "missing at a start"] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            let mut twin = Disks::new();
+            let mut other = twin.start();
+            for (disks, plant) in [(&mut disks, &mut plant), (&mut twin, &mut other)] {
+                disks.write(plant);
+                disks.record_with_room(plant, 10);
+                disks.lengthen(plant);
+                disks.write(plant);
+            }
+            let length = length_of_log(&disks.spool());
+            limited(length + 10, || plant.record());
+            assert_eq!(state(&plant).cause, None, "the spool has no room");
+            other.record();
+            let log = "log-0000000001.tlh";
+            fs::copy(twin.spool().join(log), disks.spool().join(log)).unwrap();
+            assert!(length_of_log(&disks.spool()) > length, "the rows are there");
+            match case {
+                "killed" => disks.kill(plant),
+                "not in memory" => {
+                    for _ in 0..2 {
+                        disks.write(&mut plant);
+                        plant.record();
+                        plant.close_segment();
+                    }
+                    assert!(!plant.everything().states.is_empty());
+                    disks.assert_back(&plant, case);
+                    continue;
+                }
+                _ => {
+                    disks.kill(plant);
+                    fs::rename(disks.spool(), disks.away()).unwrap();
+                    fs::write(disks.spool(), "").unwrap();
+                    let plant = disks.try_start().unwrap();
+                    plant.seal();
+                    disks.kill(plant);
+                    fs::remove_file(disks.spool()).unwrap();
+                    fs::rename(disks.away(), disks.spool()).unwrap();
+                }
+            }
+            let plant = disks.start();
+            disks.assert_back(&plant, case);
+        }
+    });
+}
+
 /// Without rows in the spool, nothing says later where the log ends.
 ///
 /// Behaviour: H-14.
@@ -228,6 +282,7 @@ fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
         let log = disks.history().join("log-0000000001.tlh");
         let before = fs::metadata(&log).unwrap().len();
         fs::copy(twin.history().join("log-0000000001.tlh"), &log).unwrap();
+        disks.lengthen(&mut plant);
         disks.write(&mut plant);
         let length = length_of_log(&disks.spool());
         limited(length + 10, || plant.record());
