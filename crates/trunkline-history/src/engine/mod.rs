@@ -206,7 +206,7 @@ impl FileHistory {
             frozen: frozen.into_iter().map(Arc::new).collect(),
         };
         for log in spooled {
-            let Some(mut recovered) = spooling.read(&log) else {
+            let Some(mut recovered) = spooling.read(&log, wall) else {
                 continue;
             };
             let mut new = Vec::new();

@@ -28,6 +28,9 @@ use crate::sync::lock;
 
 /// Delay before the next attempt to use the folder.
 const RETRY: Duration = Duration::from_secs(1);
+/// First and longest delay before a log of the spool is read again, in nanoseconds.
+const UNREAD_DELAY_MIN: i64 = 1_000_000_000;
+const UNREAD_DELAY_MAX: i64 = 600_000_000_000;
 
 /// The spool of a history, and the reason for using it.
 #[derive(Debug)]
@@ -55,6 +58,52 @@ pub(crate) struct Spooling {
     ends: Vec<SpoolEnd>,
     /// Those of these that the catalogue lacks. Until they are entered, a log in the folder has them.
     pending_ends: Vec<SpoolEnd>,
+    unread: Unread,
+}
+
+/// Logs of the spool that could not be read. The next attempt is made after a delay.
+#[derive(Debug)]
+struct Unread {
+    logs: Vec<SpoolLog>,
+    /// Why; `None` if there are none.
+    fault: Option<HistoryError>,
+    /// Time of the next attempt.
+    retry: Timestamp,
+    delay: i64,
+}
+
+impl Unread {
+    fn new() -> Self {
+        Self {
+            logs: Vec::new(),
+            fault: None,
+            retry: Timestamp::from_nanos(0),
+            delay: UNREAD_DELAY_MIN,
+        }
+    }
+
+    fn add(&mut self, logs: &[SpoolLog], fault: HistoryError, wall: Timestamp) {
+        self.logs.extend_from_slice(logs);
+        self.fault = Some(fault);
+        self.retry = Timestamp::from_nanos(wall.as_nanos().saturating_add(self.delay));
+    }
+
+    /// Returns the logs for the next attempt if it is due. The clock may have been set back.
+    fn take_due(&mut self, wall: Timestamp) -> Vec<SpoolLog> {
+        let wait = self.retry.nanos_since(wall);
+        if self.logs.is_empty() || (1..=self.delay).contains(&wait) {
+            return Vec::new();
+        }
+        self.delay = (self.delay * 2).min(UNREAD_DELAY_MAX);
+        std::mem::take(&mut self.logs)
+    }
+
+    /// Ends an attempt. The fault remains until all logs are read.
+    fn end_attempt(&mut self) {
+        if self.logs.is_empty() {
+            *self = Self::new();
+        }
+    }
 }
 
 impl Spooling {
@@ -74,6 +123,7 @@ impl Spooling {
             pending: Vec::new(),
             ends: Vec::new(),
             pending_ends: Vec::new(),
+            unread: Unread::new(),
         }
     }
 
@@ -94,6 +144,7 @@ impl Spooling {
         match self.try_open(&folder, history, in_files, catalogue) {
             Ok(waiting) => {
                 self.fault = None;
+                self.unread = Unread::new();
                 Ok(waiting)
             }
             Err(error) => {
@@ -173,20 +224,43 @@ impl Spooling {
         Some(end.bytes)
     }
 
-    /// Reads a log of the spool. Returns `None` if it cannot be read now.
-    pub(crate) fn read(&mut self, log: &SpoolLog) -> Option<Recovered> {
-        let spool = self.spool.as_ref()?;
-        match spool.read(log, self.end_of(log)) {
+    /// Reads a log of the spool at the start. Returns `None` if it cannot be read now.
+    pub(crate) fn read(&mut self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
+        let read = self.spool.as_ref()?.place().read(log, self.end_of(log));
+        self.note_read(log, read, wall)
+    }
+
+    /// Takes the result of reading a log. If it cannot be read, this is tried again later.
+    fn note_read(
+        &mut self,
+        log: &SpoolLog,
+        read: Result<Recovered, Error>,
+        wall: Timestamp,
+    ) -> Option<Recovered> {
+        match read {
             Ok(recovered) => Some(recovered),
             Err(error) => {
-                self.fault = Some(error.of_spool(spool.folder()));
-                // If the folder can be listed, the fault concerns this log alone.
-                if spool.logs().is_err() {
-                    self.spool = None;
+                let fault = self.fault_of(error);
+                match self.spool.as_ref().map(Spool::logs) {
+                    // The fault concerns this log alone, unless somebody has removed it.
+                    Some(Ok(logs)) => {
+                        if logs.contains(&log.log) {
+                            self.unread.add(std::slice::from_ref(log), fault, wall);
+                        }
+                    }
+                    // All logs are read when the spool is opened again.
+                    Some(Err(_)) | None => {
+                        self.fault = Some(fault);
+                        self.spool = None;
+                    }
                 }
                 None
             }
         }
+    }
+
+    fn fault_of(&self, error: Error) -> HistoryError {
+        error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")))
     }
 
     /// Begins a log in the spool, and returns it with its segment.
@@ -223,7 +297,7 @@ impl Spooling {
     /// Stores why the spool cannot be used, and returns it.
     fn fail(&mut self, error: Error) -> HistoryError {
         let is_foreign = matches!(error, Error::Foreign { .. });
-        let error = error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")));
+        let error = self.fault_of(error);
         if is_foreign {
             self.spool = None;
         }
@@ -288,8 +362,8 @@ impl Spooling {
         }
     }
 
-    /// Returns true if the spool still has to be opened. Clears a fault that has passed.
-    fn is_missing(&mut self) -> bool {
+    /// Clears a fault that has passed.
+    fn check_fault(&mut self) {
         if let Some(spool) = &self.spool
             && self.fault.is_some()
             && self.cause.is_none()
@@ -297,14 +371,13 @@ impl Spooling {
         {
             self.fault = None;
         }
-        self.folder.is_some() && self.spool.is_none()
     }
 
     pub(crate) fn state(&self) -> Option<SpoolState> {
         Some(SpoolState {
             location: self.folder.as_ref()?.display().to_string(),
             cause: self.cause.clone(),
-            fault: self.fault.clone(),
+            fault: self.fault.clone().or_else(|| self.unread.fault.clone()),
         })
     }
 }
@@ -495,8 +568,18 @@ impl FileHistory {
         }
     }
 
-    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read waits
-    /// until the spool is opened again.
+    /// Reads a log of the spool without a lock. Returns `None` if it cannot be read now.
+    fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
+        let (place, end) = {
+            let spooling = lock(&self.spooling);
+            (spooling.spool.as_ref()?.place().clone(), spooling.end_of(log))
+        };
+        let read = place.read(log, end);
+        lock(&self.spooling).note_read(log, read, wall)
+    }
+
+    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read is taken
+    /// over again later.
     pub(crate) fn seal_spooled(
         &self,
         segment: &Arc<Segment>,
@@ -507,8 +590,7 @@ impl FileHistory {
         let loaded: &Segment = if segment.is_loaded {
             segment
         } else {
-            let mut spooling = lock(&self.spooling);
-            let Some(mut recovered) = spooling.read(log) else {
+            let Some(mut recovered) = self.read_spooled(log, wall) else {
                 let mut stored = lock(&self.stored);
                 stored
                     .tail
@@ -516,7 +598,7 @@ impl FileHistory {
                     .retain(|one| one.number != segment.number);
                 return Ok(());
             };
-            self.translate(&mut spooling, &mut recovered)?;
+            self.translate(&mut recovered)?;
             let mut filled = Segment::in_spool(segment.number, log.clone());
             unsealed::fill(&mut filled, &recovered, wall);
             read = filled;
@@ -551,7 +633,8 @@ impl FileHistory {
     }
 
     /// Replaces the series ids in a spool log by those of this catalogue.
-    fn translate(&self, spooling: &mut Spooling, recovered: &mut Recovered) -> Result<(), Error> {
+    fn translate(&self, recovered: &mut Recovered) -> Result<(), Error> {
+        let mut spooling = lock(&self.spooling);
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let mut new = Vec::new();
@@ -564,13 +647,38 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Opens the spool if earlier attempts failed, and adds its logs to the history.
+    /// Opens the spool if earlier attempts failed, and adds its logs to the history, also those that could
+    /// not be read before.
     pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
-        if !lock(&self.spooling).is_missing() {
+        let mut spooling = lock(&self.spooling);
+        spooling.check_fault();
+        let is_opening = spooling.spool.is_none();
+        let mut waiting = match is_opening {
+            true => self.open_spool(&mut spooling)?,
+            false => spooling.unread.take_due(wall),
+        };
+        if waiting.is_empty() {
             return Ok(());
         }
-        let mut recorder = lock(&self.recorder);
-        let mut spooling = lock(&self.spooling);
+        {
+            let tail = &lock(&self.stored).tail;
+            let known: Vec<&SpoolLog> = tail
+                .segments()
+                .filter_map(|segment| segment.spool_log.as_ref())
+                .collect();
+            waiting.retain(|log| !known.contains(&log));
+        }
+        drop(spooling);
+        let taken = self.take_over(&waiting, is_opening, wall);
+        lock(&self.spooling).unread.end_attempt();
+        taken
+    }
+
+    /// Tries to open the spool, and returns the logs whose rows are not in files.
+    fn open_spool(&self, spooling: &mut Spooling) -> Result<Vec<SpoolLog>, Error> {
+        if spooling.folder.is_none() {
+            return Ok(Vec::new());
+        }
         let mut catalogue = lock(&self.catalogue);
         let in_files = match catalogue.spool_logs() {
             // The connection is closed now, which permits to read the files themselves.
@@ -582,65 +690,74 @@ impl FileHistory {
         };
         // The state of the spool keeps the fault.
         let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
-        drop(catalogue);
-        let mut waiting = waiting.unwrap_or_default();
-        {
-            let tail = &lock(&self.stored).tail;
-            let known: Vec<&SpoolLog> = tail
-                .segments()
-                .filter_map(|segment| segment.spool_log.as_ref())
-                .collect();
-            waiting.retain(|log| !known.contains(&log));
-        }
-        let taken = self.take_over(&mut recorder, &mut spooling, waiting, wall);
-        if taken.is_err() {
-            spooling.spool = None;
-        }
-        taken
+        Ok(waiting.unwrap_or_default())
     }
 
-    /// Turns logs of the spool into closed segments, with numbers before that of the open segment.
+    /// Turns logs of the spool into closed segments, with numbers before that of the open segment. Updates
+    /// are recorded meanwhile. `are_all` is true if these are all logs of earlier runs.
     fn take_over(
         &self,
-        recorder: &mut Recorder,
-        spooling: &mut Spooling,
-        waiting: Vec<SpoolLog>,
+        waiting: &[SpoolLog],
+        are_all: bool,
         wall: Timestamp,
     ) -> Result<(), Error> {
-        let count = waiting.len() as u64;
-        if count == 0 {
-            return Ok(());
-        }
-        let open = lock(&self.stored).tail.open.number;
-        let first = match spooling.cause {
-            // The open segment shares its number with its log and cannot be renumbered: begin a new one.
-            None => {
-                self.begin_in_folder(recorder, spooling, open + 1 + count, None, wall)?;
-                open + 1
+        let newest = waiting.last().filter(|_| are_all);
+        let mut next = None;
+        for (index, log) in waiting.iter().enumerate() {
+            let rest = waiting.get(index..).unwrap_or_default();
+            let taken = self.take_over_one(log, newest == Some(log), rest.len(), &mut next, wall);
+            if let Err(error) = taken {
+                let fault = error.of(&self.folder);
+                lock(&self.spooling).unread.add(rest, fault.clone(), wall);
+                return Err(Error::Placed(fault));
             }
-            Some(_) => {
-                lock(&self.stored).tail.open.number += count;
-                open
-            }
-        };
-        let newest = waiting.last().cloned();
-        for (number, log) in (first..).zip(waiting) {
-            let Some(mut recovered) = spooling.read(&log) else {
-                continue;
-            };
-            self.translate(spooling, &mut recovered)?;
-            let is_newest = newest.as_ref() == Some(&log);
-            let is_continued = spooling.end_of(&log).is_some();
-            let mut segment = Segment::in_spool(number, log);
-            unsealed::fill(&mut segment, &recovered, wall);
-            let end = unsealed::interruption(&recovered);
-            if let Some(mark) = end.filter(|_| is_newest && !is_continued) {
-                let mut rows = Rows::new(None);
-                rows.push_mark(mark);
-                segment.add(ENGINE_SERIES, &rows, wall);
-            }
-            lock(&self.stored).tail.insert(segment);
         }
         Ok(())
+    }
+
+    /// `count` is the number of logs that may need a number from now on, and `next` the next of these
+    /// numbers, if they are reserved.
+    fn take_over_one(
+        &self,
+        log: &SpoolLog,
+        is_newest: bool,
+        count: usize,
+        next: &mut Option<u64>,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        let Some(mut recovered) = self.read_spooled(log, wall) else {
+            return Ok(());
+        };
+        let number = match *next {
+            Some(number) => number,
+            None => self.reserve(count as u64, wall)?,
+        };
+        *next = Some(number + 1);
+        self.translate(&mut recovered)?;
+        let mut segment = Segment::in_spool(number, log.clone());
+        unsealed::fill(&mut segment, &recovered, wall);
+        let is_continued = lock(&self.spooling).end_of(log).is_some();
+        let end = unsealed::interruption(&recovered);
+        if let Some(mark) = end.filter(|_| is_newest && !is_continued) {
+            let mut rows = Rows::new(None);
+            rows.push_mark(mark);
+            segment.add(ENGINE_SERIES, &rows, wall);
+        }
+        lock(&self.stored).tail.insert(segment);
+        Ok(())
+    }
+
+    /// Reserves this many numbers before that of the open segment, and returns the first one.
+    fn reserve(&self, count: u64, wall: Timestamp) -> Result<u64, Error> {
+        let mut recorder = lock(&self.recorder);
+        let mut spooling = lock(&self.spooling);
+        let open = lock(&self.stored).tail.open.number;
+        if spooling.cause.is_some() {
+            lock(&self.stored).tail.open.number += count;
+            return Ok(open);
+        }
+        // The open segment shares its number with its log and cannot be renumbered: begin a new one.
+        self.begin_in_folder(&mut recorder, &spooling, open + 1 + count, None, wall)?;
+        Ok(open + 1)
     }
 }

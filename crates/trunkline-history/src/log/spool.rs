@@ -29,14 +29,20 @@ use crate::paths::{IDENTITY, remove_if_there, sync_name};
 /// Length of an identity in hexadecimal digits.
 const ID_DIGITS: usize = 32;
 
-/// The open spool of an engine.
-#[derive(Debug)]
-pub(crate) struct Spool {
+/// The folder of a spool, with the identity that it had when it was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct SpoolFolder {
     folder: PathBuf,
     /// Content of its file `identity`.
     identity: String,
     /// Its own identity.
     id: String,
+}
+
+/// The open spool of an engine.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    place: SpoolFolder,
     /// Content of the file `identity` of its history.
     history: String,
     /// The highest log number so far. Numbers are not reused.
@@ -88,18 +94,21 @@ impl Spool {
         let in_files = in_files.iter().filter(|one| one.spool == id);
         let in_files = in_files.map(|one| one.log);
         let newest = logs.into_iter().chain(in_files).max();
-        Ok(Self {
+        let place = SpoolFolder {
             folder: folder.to_owned(),
             id: id.to_owned(),
-            newest: newest.unwrap_or(0),
             identity,
+        };
+        Ok(Self {
+            place,
+            newest: newest.unwrap_or(0),
             history: of_folder,
             _held: held,
         })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn place(&self) -> &SpoolFolder {
+        &self.place
     }
 
     /// Returns the content of the file `identity` of its history.
@@ -110,53 +119,55 @@ impl Spool {
     /// Returns the identification of the log with this number.
     pub(crate) fn log(&self, number: u64) -> SpoolLog {
         SpoolLog {
-            spool: self.id.clone(),
+            spool: self.place.id.clone(),
             log: number,
         }
     }
 
     /// Returns the numbers of the logs, in ascending order.
     pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
-        self.check()?;
-        log::segments(&self.folder)
+        self.place.check()?;
+        log::segments(&self.place.folder)
     }
 
     /// Creates the next log, which continues a log in the history's folder.
     pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
-        self.check()?;
+        self.place.check()?;
         self.newest += 1;
-        let mut log = Log::create_new(&self.folder, self.newest)?;
+        let mut log = Log::create_new(&self.place.folder, self.newest)?;
         let mut commit = log.begin();
         commit.note_end(follows, wall);
         if let Err(error) = commit.finish() {
-            let _ = std::fs::remove_file(log::path(&self.folder, self.newest));
+            let _ = std::fs::remove_file(log::path(&self.place.folder, self.newest));
             return Err(error);
         }
         Ok(log)
     }
 
-    /// Reads a log, up to the end of its acknowledged part if it is known.
-    pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
-        self.check_log(log)?;
-        log::recover_up_to(&log::path(&self.folder, log.log), log.log, end)
-    }
-
     /// Returns the end of the log in the history's folder that this log continues, if this log has been
     /// used.
     pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
-        self.check()?;
-        log::end_before(&log::path(&self.folder, number), number)
+        self.place.check()?;
+        log::end_before(&log::path(&self.place.folder, number), number)
     }
 
     /// Removes a log whose rows are in files.
     pub(crate) fn remove(&self, log: &SpoolLog) -> Result<(), Error> {
-        self.check_log(log)?;
-        remove_if_there(&log::path(&self.folder, log.log))
+        self.place.check_log(log)?;
+        remove_if_there(&log::path(&self.place.folder, log.log))
     }
 
     /// Makes earlier removals durable, so that a removed log does not reappear after a power loss.
     pub(crate) fn sync_removals(&self) -> Result<(), Error> {
-        Ok(File::open(&self.folder)?.sync_all()?)
+        Ok(File::open(&self.place.folder)?.sync_all()?)
+    }
+}
+
+impl SpoolFolder {
+    /// Reads a log, up to the end of its acknowledged part if it is known.
+    pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
+        self.check_log(log)?;
+        log::recover_up_to(&log::path(&self.folder, log.log), log.log, end)
     }
 
     fn check_log(&self, log: &SpoolLog) -> Result<(), Error> {
@@ -343,7 +354,7 @@ mod tests {
         drop(Spool::open(&spool, &history, &[]).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
-        assert!(sut.read(&sut.log(1), None).is_err());
+        assert!(sut.place().read(&sut.log(1), None).is_err());
         assert!(sut.create_log(END, wall).is_err());
         sut.remove(&sut.log(1)).unwrap_err();
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");

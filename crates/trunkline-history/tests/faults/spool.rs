@@ -2,7 +2,12 @@
 //! are moved back, each once.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError, SpoolState};
@@ -467,6 +472,89 @@ fn spool_holds_more_segments_than_memory() {
         disks.kill(plant);
         let plant = disks.start();
         disks.assert_back(&plant, "after a restart");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn log_of_the_spool_that_cannot_be_read_is_read_later() {
+    let name = "spool::log_of_the_spool_that_cannot_be_read_is_read_later";
+    in_process_of(name, || {
+        for is_restarted in [true, false] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            for _ in 0..4 {
+                plant.close_segment();
+                disks.write(&mut plant);
+                plant.record();
+            }
+            let log = disks.spool().join("log-0000000001.tlh");
+            let kept = disks.root.path().join("kept");
+            fs::rename(&log, &kept).unwrap();
+            // Reading a folder as a file fails.
+            fs::create_dir(&log).unwrap();
+            if is_restarted {
+                disks.kill(plant);
+                plant = disks.try_start().unwrap();
+            }
+            plant.maintain();
+            plant.record();
+            for _ in 0..3 {
+                plant.time += 3600 * SECOND;
+                plant.maintain();
+                let fault = state(&plant).fault.unwrap().to_string();
+                assert!(fault.starts_with("the spool "), "{fault}");
+            }
+            fs::remove_dir(&log).unwrap();
+            fs::rename(&kept, &log).unwrap();
+            plant.time += 3600 * SECOND;
+            disks.assert_back(&plant, "with the log");
+            assert_eq!(state(&plant).fault, None);
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
+    let name = "spool::updates_are_recorded_while_a_log_of_the_spool_is_read";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let log = disks.spool().join("log-0000000001.tlh");
+        let content = fs::read(&log).unwrap();
+        fs::remove_file(&log).unwrap();
+        // A reader of a pipe waits for its writer.
+        let made = Command::new("mkfifo").arg(&log).status().unwrap();
+        assert!(made.success());
+        let (history, moment) = (&plant.history, plant.moment());
+        thread::scope(|scope| {
+            let maintaining = scope.spawn(|| history.maintain(moment.wall));
+            // Returns when the log is being read.
+            let mut pipe = fs::OpenOptions::new().write(true).open(&log).unwrap();
+            let (done, recorded) = mpsc::channel();
+            scope.spawn(move || {
+                let result = history.record(moment).map(|_| history.spool());
+                done.send(result).unwrap();
+            });
+            let result = recorded.recv_timeout(Duration::from_secs(60));
+            pipe.write_all(&content).unwrap();
+            drop(pipe);
+            maintaining.join().unwrap().unwrap();
+            result.expect("it does not wait").unwrap();
+        });
+        disks.assert_back(&plant, "with the spool");
     });
 }
 
