@@ -386,9 +386,9 @@ impl FileHistory {
     /// Moves the log if a move is due. Returns the time of the next attempt if nothing can be recorded now.
     pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
         let mut spooling = lock(&self.spooling);
-        let (closed, in_folder) = {
+        let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
-            (tail.frozen.len(), tail.closed_in_folder())
+            (tail.frozen.len(), tail.closed_in_folder(), tail.open.number + 1)
         };
         if spooling.cause.is_some() {
             let is_due = closed == 0 && moment.now >= spooling.retry;
@@ -406,8 +406,9 @@ impl FileHistory {
         }
         // Either maintenance cannot keep up with the updates, or it fails.
         let cause = spooling.sealing.clone();
-        let moved =
-            cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
+        let moved = cause.map(|cause| {
+            self.leave_folder(recorder, &mut spooling, cause, number, moment.wall)
+        });
         match moved {
             Some(Ok(())) => None,
             _ => Some(moment.now.saturating_add(NO_ROOM)),
@@ -459,7 +460,7 @@ impl FileHistory {
                 .begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
                 let (cause, left) = (cause.clone(), spooling.left);
-                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, wall);
+                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, number, wall);
                 begun.map_err(Error::Placed)
             }
         };
@@ -480,8 +481,9 @@ impl FileHistory {
         if spooling.folder.is_none() {
             return Err(error);
         }
+        let number = lock(&self.stored).tail.open.number + 1;
         let moved = match spooling.cause {
-            None => self.leave_folder(recorder, spooling, error.of(&self.folder), wall),
+            None => self.leave_folder(recorder, spooling, error.of(&self.folder), number, wall),
             Some(_) => {
                 spooling.fail(error);
                 self.return_to_folder(recorder, spooling, wall)
@@ -513,9 +515,9 @@ impl FileHistory {
         spooling: &mut Spooling,
         cause: HistoryError,
         left: LogEnd,
+        number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        let number = lock(&self.stored).tail.open.number + 1;
         let (log, open) = spooling.begin(cause, left, number, wall)?;
         recorder.replace_log(log);
         lock(&self.stored).tail.freeze(open);
@@ -529,10 +531,11 @@ impl FileHistory {
         recorder: &mut Recorder,
         spooling: &mut Spooling,
         cause: HistoryError,
+        number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
         let left = recorder.end_log();
-        self.begin_in_spool(recorder, spooling, cause, left, wall)
+        self.begin_in_spool(recorder, spooling, cause, left, number, wall)
     }
 
     /// Moves the log from the spool to the folder.
@@ -757,7 +760,13 @@ impl FileHistory {
             return Ok(open);
         }
         // The open segment shares its number with its log and cannot be renumbered: begin a new one.
-        self.begin_in_folder(&mut recorder, &spooling, open + 1 + count, None, wall)?;
+        let number = open + 1 + count;
+        let begun = self.begin_in_folder(&mut recorder, &spooling, number, None, wall);
+        if let Err(error) = begun {
+            let cause = error.of(&self.folder);
+            let left = self.leave_folder(&mut recorder, &mut spooling, cause, number, wall);
+            left.map_err(Error::Placed)?;
+        }
         Ok(open + 1)
     }
 }

@@ -477,6 +477,38 @@ fn spool_holds_more_segments_than_memory() {
 
 /// Behaviour: H-14.
 #[test]
+fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
+    let name = "spool::spool_that_comes_back_while_the_folder_has_no_room_is_used";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        plant.record();
+        // No other log can be created.
+        let logs = (3..20).map(|number| disks.history().join(format!("log-{number:010}.tlh")));
+        let logs: Vec<PathBuf> = logs.collect();
+        logs.iter().for_each(|log| fs::create_dir(log).unwrap());
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let wall = plant.moment().wall;
+        let _failed = plant.history.maintain(wall);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        disks.write(&mut plant);
+        plant.record();
+        disks.assert_all(&plant, "while there is no room");
+        logs.iter().for_each(|log| fs::remove_dir(log).unwrap());
+        disks.assert_back(&plant, "with room");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
 fn log_of_the_spool_that_cannot_be_read_is_read_later() {
     let name = "spool::log_of_the_spool_that_cannot_be_read_is_read_later";
     in_process_of(name, || {
