@@ -59,6 +59,8 @@ pub(crate) struct Spooling {
     /// Those of these that the catalogue lacks. Until they are entered, a log in the folder has them.
     pending_ends: Vec<SpoolEnd>,
     unread: Unread,
+    /// Removed logs that the catalogue still lists.
+    removed: Vec<SpoolLog>,
 }
 
 /// Logs of the spool that could not be read. The next attempt is made after a delay.
@@ -124,6 +126,7 @@ impl Spooling {
             ends: Vec::new(),
             pending_ends: Vec::new(),
             unread: Unread::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -175,21 +178,48 @@ impl Spooling {
                 false => waiting.push(log),
             }
         }
+        spool.sync_removals()?;
         let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
-        // The highest number stays in the list, so that no number is used again: a restored backup may
-        // have an older list, by which logs are removed.
-        let highest = in_files.iter().filter(is_of_it).map(|log| log.log).max();
-        let is_removed = |log: &&SpoolLog| is_of_it(log) && Some(log.log) != highest;
-        let removed: Vec<SpoolLog> = in_files.iter().filter(is_removed).cloned().collect();
-        if !removed.is_empty() {
-            spool.sync_removals()?;
-            // If the catalogue cannot be written now, the entries are deleted later.
-            let _ = catalogue.forget_spool_logs(&removed);
-        }
+        self.removed = in_files.iter().filter(is_of_it).cloned().collect();
+        self.forget_removed(catalogue);
         catalogue.set_identity(spool.history());
         self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
         Ok(waiting)
+    }
+
+    /// Removes a log whose rows are in files.
+    fn remove(&mut self, log: &SpoolLog) {
+        self.ends.retain(|end| end.log != *log);
+        let Some(spool) = &self.spool else {
+            return;
+        };
+        match spool.remove(log).and_then(|()| spool.sync_removals()) {
+            Ok(()) => self.removed.push(log.clone()),
+            Err(error) => {
+                // The log is removed when the spool is opened again.
+                self.fail(error);
+                self.spool = None;
+            }
+        }
+    }
+
+    /// Returns whether the catalogue lists removed logs without need.
+    fn has_removed(&self) -> bool {
+        self.removed.len() > 1
+    }
+
+    /// Deletes the entries of removed logs from the catalogue. The highest number stays there, so that no
+    /// number is used again: a restored backup may have an older list, by which logs are removed.
+    fn forget_removed(&mut self, catalogue: &mut Catalogue) {
+        self.removed.sort_by_key(|log| log.log);
+        let Some((highest, others)) = self.removed.split_last() else {
+            return;
+        };
+        // If the catalogue cannot be written now, the entries are deleted later.
+        if !others.is_empty() && catalogue.forget_spool_logs(others).is_ok() {
+            self.removed = vec![highest.clone()];
+        }
     }
 
     /// Returns the ends of the logs in the history's folder after which these logs continue.
@@ -612,12 +642,9 @@ impl FileHistory {
         drop(Log::create(&self.folder, segment.number)?);
         self.seal_segment(loaded, Some(log))?;
         let mut spooling = lock(&self.spooling);
-        spooling.ends.retain(|end| end.log != *log);
-        let removed = spooling.spool.as_ref().map(|spool| spool.remove(log));
-        if let Some(Err(error)) = removed {
-            // The log is removed when the spool is opened again.
-            spooling.fail(error);
-            spooling.spool = None;
+        spooling.remove(log);
+        if spooling.has_removed() {
+            spooling.forget_removed(&mut lock(&self.catalogue));
         }
         drop(spooling);
         remove_if_there(&log::path(&self.folder, segment.number))

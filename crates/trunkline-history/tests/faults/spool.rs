@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::Connection;
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError, SpoolState};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
@@ -460,6 +461,14 @@ fn spool_holds_more_segments_than_memory() {
         );
         assert_eq!(plant.history.figures().spooled, 7 * 6);
         disks.assert_back(&plant, "with room");
+        let catalogue = disks.history().join("catalogue.sqlite");
+        disks.kill(plant);
+        let kept = Connection::open(&catalogue).unwrap();
+        let logs = "SELECT group_concat(log) FROM spool";
+        let logs: String = kept.query_row(logs, [], |row| row.get(0)).unwrap();
+        assert_eq!(logs, "7", "only the highest number is still listed");
+        drop(kept);
+        let mut plant = disks.start();
 
         disks.lengthen(&mut plant);
         disks.write(&mut plant);
