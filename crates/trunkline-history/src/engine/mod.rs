@@ -72,6 +72,8 @@ pub struct FileHistory {
     recorder_figures: Mutex<RecorderFigures>,
     /// Where the log is. Locked after the recorder.
     spooling: Mutex<Spooling>,
+    /// The state of the spool after the last change. Locked only briefly.
+    spool_state: Mutex<Option<SpoolState>>,
     /// Locked after `spooling`.
     catalogue: Mutex<Catalogue>,
     /// All series, in the order of their names and ids. Locked after the catalogue.
@@ -266,6 +268,7 @@ impl FileHistory {
             rules,
             recorder: Mutex::new(recorder),
             recorder_figures: Mutex::default(),
+            spool_state: Mutex::new(spooling.state()),
             spooling: Mutex::new(spooling),
             catalogue: Mutex::new(catalogue),
             series: Mutex::default(),
@@ -289,8 +292,8 @@ impl FileHistory {
         if let Err(error) = begun {
             // The next attempt creates a new log.
             let _ = std::fs::remove_file(log::path(folder, number));
-            let open = &lock(&history.stored).tail.open;
-            lock(&history.spooling).abandon(open);
+            let open = lock(&history.stored).tail.open.spool_log.clone();
+            history.spooling().abandon(open.as_ref());
             return Err(error);
         }
         history.note_figures(&recorder);
@@ -312,7 +315,7 @@ impl FileHistory {
 
     fn try_follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), Error> {
         let mut recorder = lock(&self.recorder);
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let before = series.len();
@@ -358,7 +361,7 @@ impl FileHistory {
     /// rows, or joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
         self.find_spool(wall)?;
-        lock(&self.spooling).check_folder(&self.folder)?;
+        self.spooling().check_folder(&self.folder)?;
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));
@@ -437,12 +440,7 @@ impl FileHistory {
         spool_log: Option<&SpoolLog>,
     ) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        {
-            let mut spooling = lock(&self.spooling);
-            let mut catalogue = lock(&self.catalogue);
-            spooling.enter_pending(&mut catalogue)?;
-            catalogue.replace_parts(&paths, &added, spool_log)?;
-        }
+        self.enter_and(|catalogue| catalogue.replace_parts(&paths, &added, spool_log))?;
         // Do not remove a replaced file whose name a new file has.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
@@ -558,7 +556,7 @@ impl History for FileHistory {
     fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError> {
         let done = self.try_maintain(wall);
         let done = done.map_err(|error| error.of(&self.folder));
-        lock(&self.spooling).note_maintenance(done.as_ref().err());
+        self.spooling().note_maintenance(done.as_ref().err());
         done
     }
 
@@ -604,7 +602,7 @@ impl History for FileHistory {
     }
 
     fn spool(&self) -> Option<SpoolState> {
-        lock(&self.spooling).state()
+        lock(&self.spool_state).clone()
     }
 }
 
@@ -645,9 +643,14 @@ mod tests {
         let engine = Engine::new(EngineOptions::new("test", 1));
         let wall = Timestamp::from_nanos(1_790_000_000_000_000_000);
         let wake = Box::new(Unheard);
-        let history = FileHistory::open(folder.path(), Vec::new(), &engine, wake, wall).unwrap();
+        let (main, spool) = (folder.path().join("main"), folder.path().join("spool"));
+        let rules = Vec::new();
+        let history =
+            FileHistory::open_with_spool(&main, Some(&spool), rules, &engine, wake, wall).unwrap();
         let recorder = history.recorder.lock().unwrap();
+        let spooling = history.spooling.lock().unwrap();
         let figures = history.figures();
+        assert_eq!(history.spool(), spooling.state());
         assert_eq!(figures.recorded, recorder.recorded);
         assert_eq!(figures.recorded, 1, "the start of the engine");
         assert_eq!(figures.unsealed, 1);

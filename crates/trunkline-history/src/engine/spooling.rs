@@ -5,8 +5,9 @@
 //! written to files. It moves back when all closed segments are in files, which shows that the folder
 //! can be written again, or when the spool fails. Each move begins a segment, so a segment has one log.
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use trunkline_engine::history::{HistoryError, SpoolState};
@@ -51,16 +52,61 @@ pub(crate) struct Spooling {
     left: LogEnd,
     /// Earliest time of the next attempt to use the folder.
     retry: Tick,
-    /// Series that could not be entered in the catalogue yet, because it cannot be written.
-    pending: Vec<Series>,
+    pending: Pending,
     /// The ends of logs of the spool that the folder continues. A failed commit may have left rows
     /// beyond them, which are in the folder.
     ends: Vec<SpoolEnd>,
-    /// Those of these that the catalogue lacks. Until they are entered, a log in the folder has them.
-    pending_ends: Vec<SpoolEnd>,
     unread: Unread,
     /// Removed logs that the catalogue still lists.
     removed: Vec<SpoolLog>,
+}
+
+/// What could not be entered in the catalogue yet, because it cannot be written.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Logs define these series, too.
+    series: Vec<Series>,
+    /// Logs in the folder have these ends, too.
+    ends: Vec<SpoolEnd>,
+}
+
+impl Pending {
+    fn enter(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
+        catalogue.add_spool_ends(&self.ends)?;
+        self.ends.clear();
+        if !self.series.is_empty() {
+            catalogue.add_series(&self.series)?;
+            self.series.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The locked state of the log. When it is unlocked, its visible part is copied, so that reading that does
+/// not wait for disks.
+pub(crate) struct SpoolingGuard<'a> {
+    spooling: MutexGuard<'a, Spooling>,
+    state: &'a Mutex<Option<SpoolState>>,
+}
+
+impl Deref for SpoolingGuard<'_> {
+    type Target = Spooling;
+
+    fn deref(&self) -> &Spooling {
+        &self.spooling
+    }
+}
+
+impl DerefMut for SpoolingGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Spooling {
+        &mut self.spooling
+    }
+}
+
+impl Drop for SpoolingGuard<'_> {
+    fn drop(&mut self) {
+        *lock(self.state) = self.spooling.state();
+    }
 }
 
 /// Logs of the spool that could not be read. The next attempt is made after a delay.
@@ -122,9 +168,8 @@ impl Spooling {
                 bytes: 0,
             },
             retry: Tick::from_nanos(0),
-            pending: Vec::new(),
+            pending: Pending::default(),
             ends: Vec::new(),
-            pending_ends: Vec::new(),
             unread: Unread::new(),
             removed: Vec::new(),
         }
@@ -180,8 +225,8 @@ impl Spooling {
         }
         spool.sync_removals()?;
         let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
-        self.removed = in_files.iter().filter(is_of_it).cloned().collect();
-        self.forget_removed(catalogue);
+        let removed = in_files.iter().filter(is_of_it).cloned().collect();
+        self.removed = forget(removed, catalogue);
         catalogue.set_identity(spool.history());
         self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
@@ -201,24 +246,6 @@ impl Spooling {
                 self.fail(error);
                 self.spool = None;
             }
-        }
-    }
-
-    /// Returns whether the catalogue lists removed logs without need.
-    fn has_removed(&self) -> bool {
-        self.removed.len() > 1
-    }
-
-    /// Deletes the entries of removed logs from the catalogue. The highest number stays there, so that no
-    /// number is used again: a restored backup may have an older list, by which logs are removed.
-    fn forget_removed(&mut self, catalogue: &mut Catalogue) {
-        self.removed.sort_by_key(|log| log.log);
-        let Some((highest, others)) = self.removed.split_last() else {
-            return;
-        };
-        // If the catalogue cannot be written now, the entries are deleted later.
-        if !others.is_empty() && catalogue.forget_spool_logs(others).is_ok() {
-            self.removed = vec![highest.clone()];
         }
     }
 
@@ -243,9 +270,9 @@ impl Spooling {
         let is_there = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
         let of_logs = of_logs.into_iter();
         let of_logs = of_logs.filter(|end| is_there(end) && !of_catalogue.contains(end));
-        self.pending_ends = of_logs.collect();
+        self.pending.ends = of_logs.collect();
         self.ends = of_catalogue;
-        self.ends.extend_from_slice(&self.pending_ends);
+        self.ends.extend_from_slice(&self.pending.ends);
     }
 
     /// Returns the number of acknowledged bytes of a log, if the folder continues it.
@@ -338,11 +365,11 @@ impl Spooling {
     /// Enters series in the catalogue. While the log is in the spool, this may be postponed, because
     /// the log there defines the series as well.
     pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
-        let before = self.pending.len();
-        self.pending.extend_from_slice(new);
-        match self.enter_pending(catalogue) {
+        let before = self.pending.series.len();
+        self.pending.series.extend_from_slice(new);
+        match self.pending.enter(catalogue) {
             Err(error) if self.cause.is_none() => {
-                self.pending.truncate(before);
+                self.pending.series.truncate(before);
                 Err(error)
             }
             _ => Ok(()),
@@ -355,21 +382,11 @@ impl Spooling {
         new: &[Series],
         catalogue: &mut Catalogue,
     ) -> Result<(), Error> {
-        self.pending.extend_from_slice(new);
-        match self.enter_pending(catalogue) {
+        self.pending.series.extend_from_slice(new);
+        match self.pending.enter(catalogue) {
             Err(error) if self.folder.is_none() || !error.is_of_disk() => Err(error),
             _ => Ok(()),
         }
-    }
-
-    pub(crate) fn enter_pending(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        catalogue.add_spool_ends(&self.pending_ends)?;
-        self.pending_ends.clear();
-        if !self.pending.is_empty() {
-            catalogue.add_series(&self.pending)?;
-            self.pending.clear();
-        }
-        Ok(())
     }
 
     /// Fails if another folder is in the place of the history, whose disk may be away.
@@ -385,9 +402,9 @@ impl Spooling {
         self.sealing = error.cloned();
     }
 
-    /// Removes the log of this segment, which has no rows, if it is in the spool.
-    pub(crate) fn abandon(&mut self, open: &Segment) {
-        if let (Some(spool), Some(log)) = (&self.spool, &open.spool_log) {
+    /// Removes the log of the open segment, which has no rows, if it is in the spool.
+    pub(crate) fn abandon(&mut self, log: Option<&SpoolLog>) {
+        if let (Some(spool), Some(log)) = (&self.spool, log) {
             let _ = spool.remove(log);
         }
     }
@@ -412,10 +429,49 @@ impl Spooling {
     }
 }
 
+/// Deletes the entries of removed logs from the catalogue, and returns those that remain. The highest number
+/// stays there, so that no number is used again: a restored backup may have an older list, by which logs
+/// are removed.
+fn forget(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
+    removed.sort_by_key(|log| log.log);
+    // If the catalogue cannot be written now, the entries are deleted later.
+    if let Some((highest, others)) = removed.split_last()
+        && !others.is_empty()
+        && catalogue.forget_spool_logs(others).is_ok()
+    {
+        return vec![highest.clone()];
+    }
+    removed
+}
+
 impl FileHistory {
+    pub(crate) fn spooling(&self) -> SpoolingGuard<'_> {
+        SpoolingGuard {
+            spooling: lock(&self.spooling),
+            state: &self.spool_state,
+        }
+    }
+
+    /// Enters in the catalogue what is pending, and performs a step with it. Updates are recorded meanwhile.
+    pub(crate) fn enter_and(
+        &self,
+        step: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut pending = std::mem::take(&mut self.spooling().pending);
+        let done = {
+            let mut catalogue = lock(&self.catalogue);
+            let entered = pending.enter(&mut catalogue);
+            entered.and_then(|()| step(&mut catalogue))
+        };
+        let now = &mut self.spooling().pending;
+        now.series.append(&mut pending.series);
+        now.ends.append(&mut pending.ends);
+        done
+    }
+
     /// Moves the log if a move is due. Returns the time of the next attempt if nothing can be recorded now.
     pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
             (tail.frozen.len(), tail.closed_in_folder(), tail.open.number + 1)
@@ -448,7 +504,7 @@ impl FileHistory {
     /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record),
     /// no later than the next attempt to return to the folder.
     pub(crate) fn with_retry(&self, next: Option<Tick>, now: Tick) -> Option<Tick> {
-        match lock(&self.spooling).cause {
+        match self.spooling().cause {
             Some(_) => Tick::earliest([next, Some(now.saturating_add(RETRY))]),
             None => next,
         }
@@ -466,7 +522,7 @@ impl FileHistory {
             Err(error) => error,
             done => return done,
         };
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         self.change_place(recorder, &mut spooling, error, wall)?;
         let again = step(recorder);
         again.map_err(|error| {
@@ -483,7 +539,7 @@ impl FileHistory {
         recorder: &mut Recorder,
         wall: Timestamp,
     ) -> Result<(), Error> {
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let number = lock(&self.stored).tail.open.number + 1;
         let begun = match &spooling.cause {
             None => self
@@ -589,7 +645,7 @@ impl FileHistory {
         match returned {
             Ok(()) => {
                 spooling.ends.extend(after.clone());
-                spooling.pending_ends.extend(after);
+                spooling.pending.ends.extend(after);
                 spooling.cause = None;
                 Ok(())
             }
@@ -604,11 +660,11 @@ impl FileHistory {
     /// Reads a log of the spool without a lock. Returns `None` if it cannot be read now.
     fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
         let (place, end) = {
-            let spooling = lock(&self.spooling);
+            let spooling = self.spooling();
             (spooling.spool.as_ref()?.place().clone(), spooling.end_of(log))
         };
         let read = place.read(log, end);
-        lock(&self.spooling).note_read(log, read, wall)
+        self.spooling().note_read(log, read, wall)
     }
 
     /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read is taken
@@ -641,12 +697,13 @@ impl FileHistory {
         // copies of rows that still exist elsewhere.
         drop(Log::create(&self.folder, segment.number)?);
         self.seal_segment(loaded, Some(log))?;
-        let mut spooling = lock(&self.spooling);
-        spooling.remove(log);
-        if spooling.has_removed() {
-            spooling.forget_removed(&mut lock(&self.catalogue));
-        }
-        drop(spooling);
+        let removed = {
+            let mut spooling = self.spooling();
+            spooling.remove(log);
+            std::mem::take(&mut spooling.removed)
+        };
+        let listed = forget(removed, &mut lock(&self.catalogue));
+        self.spooling().removed.extend(listed);
         remove_if_there(&log::path(&self.folder, segment.number))
     }
 
@@ -664,7 +721,7 @@ impl FileHistory {
 
     /// Replaces the series ids in a spool log by those of this catalogue.
     fn translate(&self, recovered: &mut Recovered) -> Result<(), Error> {
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let mut new = Vec::new();
@@ -680,7 +737,7 @@ impl FileHistory {
     /// Opens the spool if earlier attempts failed, and adds its logs to the history, also those that could
     /// not be read before.
     pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         spooling.check_fault();
         let is_opening = spooling.spool.is_none();
         let mut waiting = match is_opening {
@@ -700,7 +757,7 @@ impl FileHistory {
         }
         drop(spooling);
         let taken = self.take_over(&waiting, is_opening, wall);
-        lock(&self.spooling).unread.end_attempt();
+        self.spooling().unread.end_attempt();
         taken
     }
 
@@ -738,7 +795,7 @@ impl FileHistory {
             let taken = self.take_over_one(log, newest == Some(log), rest.len(), &mut next, wall);
             if let Err(error) = taken {
                 let fault = error.of(&self.folder);
-                lock(&self.spooling).unread.add(rest, fault.clone(), wall);
+                self.spooling().unread.add(rest, fault.clone(), wall);
                 return Err(Error::Placed(fault));
             }
         }
@@ -766,7 +823,7 @@ impl FileHistory {
         self.translate(&mut recovered)?;
         let mut segment = Segment::in_spool(number, log.clone());
         unsealed::fill(&mut segment, &recovered, wall);
-        let is_continued = lock(&self.spooling).end_of(log).is_some();
+        let is_continued = self.spooling().end_of(log).is_some();
         let end = unsealed::interruption(&recovered);
         if let Some(mark) = end.filter(|_| is_newest && !is_continued) {
             let mut rows = Rows::new(None);
@@ -780,7 +837,7 @@ impl FileHistory {
     /// Reserves this many numbers before that of the open segment, and returns the first one.
     fn reserve(&self, count: u64, wall: Timestamp) -> Result<u64, Error> {
         let mut recorder = lock(&self.recorder);
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let open = lock(&self.stored).tail.open.number;
         if spooling.cause.is_some() {
             lock(&self.stored).tail.open.number += count;
