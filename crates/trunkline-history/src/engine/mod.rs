@@ -284,7 +284,7 @@ impl FileHistory {
         history.set_series(series);
         // Committed before the logs that show how the last run ended are removed.
         let mut recorder = lock(&history.recorder);
-        let begun = history.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+        let begun = history.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
             recorder.commit_start(wall, &mut |id, rows| {
                 lock(&history.stored).tail.open.add(id, rows, wall);
             })
@@ -332,7 +332,7 @@ impl FileHistory {
         if let Some(wait) = self.choose_place(&mut recorder, moment) {
             return Ok(Some(wait));
         }
-        let recorded = self.commit_somewhere(&mut recorder, moment.wall, &mut |recorder| {
+        let recorded = self.commit_somewhere(&mut recorder, moment.wall, true, &mut |recorder| {
             recorder.record(moment, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, moment.wall);
             })
@@ -574,7 +574,8 @@ impl History for FileHistory {
 
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
         let mut recorder = lock(&self.recorder);
-        let closed = self.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+        // This run has no other chance to record what waits.
+        let closed = self.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
             recorder.close(wall, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, wall);
             })

@@ -511,11 +511,13 @@ impl FileHistory {
     }
 
     /// Performs a step that commits to the log. If the step fails, moves the log to the other place and
-    /// repeats it.
+    /// repeats it. If `is_bounded`, the log does not move to a folder that has too many closed segments,
+    /// because their rows are in memory.
     pub(crate) fn commit_somewhere<T>(
         &self,
         recorder: &mut Recorder,
         wall: Timestamp,
+        is_bounded: bool,
         step: &mut dyn FnMut(&mut Recorder) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let error = match step(recorder) {
@@ -523,6 +525,12 @@ impl FileHistory {
             done => return done,
         };
         let mut spooling = self.spooling();
+        if is_bounded && spooling.cause.is_some() && spooling.sealing.is_some() {
+            let in_folder = lock(&self.stored).tail.closed_in_folder();
+            if in_folder >= FROZEN_MAX {
+                return Err(Error::Placed(spooling.fail(error)));
+            }
+        }
         self.change_place(recorder, &mut spooling, error, wall)?;
         let again = step(recorder);
         again.map_err(|error| {

@@ -436,6 +436,46 @@ fn rows_go_to_the_folder_again_when_the_spool_fails() {
     });
 }
 
+/// Rows of closed segments of the folder are in memory until they are files.
+///
+/// Behaviour: H-14.
+#[test]
+fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
+    let name = "spool::rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let samples = disks.history().join("samples");
+        fs::write(&samples, "").unwrap();
+        for _ in 0..3 {
+            disks.write(&mut plant);
+            plant.record();
+            plant.close_segment();
+        }
+        let wall = plant.moment().wall;
+        plant.history.maintain(wall).unwrap_err();
+        disks.lengthen(&mut plant);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        let logs = files_of(&disks.history(), "tlh").len();
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        for _ in 0..5 {
+            limited(length + 10, || plant.try_record()).unwrap_err();
+        }
+        assert_eq!(files_of(&disks.history(), "tlh").len(), logs);
+        plant.record();
+        disks.assert_all(&plant, "with room in the spool");
+        disks.write(&mut plant);
+        // What waits at the stop is recorded nevertheless.
+        let wall = plant.moment().wall;
+        limited(length_of_log(&disks.spool()) + 10, || plant.history.close(wall)).unwrap();
+        fs::remove_file(&samples).unwrap();
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
+}
+
 /// Behaviour: H-14.
 #[test]
 fn spool_holds_more_segments_than_memory() {
