@@ -216,11 +216,14 @@ impl FileHistory {
             spooling.enter_at_start(&new, &mut catalogue)?;
             series.extend(new);
             tail.open.number += 1;
+            let is_continued = spooling.end_of(&log).is_some();
             let mut segment = Segment::in_spool(tail.open.number, log);
             let damaged = unsealed::fill(&mut segment, &recovered, wall);
             damage.extend(damaged.map(|damaged| format!("in the spool, {}", damaged.sentence())));
             let follows = recovered.follows.map_or(0, |end| end.segment);
-            if recovered.last_commit.is_some() && follows >= unsealed.newest_commit {
+            let is_newest = follows >= unsealed.newest_commit && !is_continued;
+            // Without rows, creating the log may have failed, and then the other log may have continued.
+            if is_newest && !recovered.rows.is_empty() {
                 unsealed.interrupted = unsealed::interruption(&recovered);
             }
             tail.insert(segment);

@@ -833,7 +833,8 @@ impl FileHistory {
         unsealed::fill(&mut segment, &recovered, wall);
         let is_continued = self.spooling().end_of(log).is_some();
         let end = unsealed::interruption(&recovered);
-        if let Some(mark) = end.filter(|_| is_newest && !is_continued) {
+        let is_end = is_newest && !is_continued && !recovered.rows.is_empty();
+        if let Some(mark) = end.filter(|_| is_end) {
             let mut rows = Rows::new(None);
             rows.push_mark(mark);
             segment.add(ENGINE_SERIES, &rows, wall);

@@ -663,6 +663,68 @@ fn stop_and_interruption_in_the_spool_are_events() {
     });
 }
 
+fn compact(folder: &Path) {
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    trunkline_history::compact(folder, &[], wall, &mut |_| true).unwrap();
+}
+
+/// Behaviour: B-64.
+#[test]
+fn stop_in_the_spool_is_no_interruption_after_compaction() {
+    let name = "spool::stop_in_the_spool_is_no_interruption_after_compaction";
+    in_process_of(name, || {
+        for is_stopped in [true, false] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            if is_stopped {
+                let wall = plant.moment().wall;
+                plant.history.close(wall).unwrap();
+            }
+            disks.kill(plant);
+            compact(&disks.history());
+            let plant = disks.start();
+            disks.assert_back(&plant, "after a restart");
+            let events = plant.everything().events_of("x");
+            assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
+            assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
+        }
+    });
+}
+
+/// Behaviour: B-64.
+#[test]
+fn log_that_the_folder_continues_does_not_say_how_a_run_ended() {
+    let name = "spool::log_that_the_folder_continues_does_not_say_how_a_run_ended";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        plant.maintain();
+        plant.record();
+        assert_eq!(state(&plant).cause, None, "the log has returned");
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let plant = disks.start();
+        let wall = plant.moment().wall;
+        plant.history.close(wall).unwrap();
+        disks.kill(plant);
+        compact(&disks.history());
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with the spool");
+        let events = plant.everything().events_of("x");
+        let ends = events.iter().filter(|event| **event == Interrupted).count();
+        assert_eq!(ends, 1, "{events:?}");
+    });
+}
+
 /// Behaviour: H-14.
 #[test]
 fn history_with_the_spool_of_another_is_not_opened() {
