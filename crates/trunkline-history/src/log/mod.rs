@@ -457,6 +457,13 @@ fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
 }
 
 impl Recovered {
+    /// Returns the number of rows and events.
+    pub(crate) fn count(&self) -> u64 {
+        let rows = self.rows.iter();
+        rows.map(|(_, rows)| (rows.len() + rows.marks().len()) as u64)
+            .sum()
+    }
+
     /// Returns the epoch of the last rows or events; 0 if there are none.
     pub(crate) fn last_epoch(&self) -> u64 {
         let of_rows = |rows: &Rows| {

@@ -12,8 +12,10 @@
 //! the history. The transaction that enters these files also enters the log, so that a log is
 //! recognised even if its deletion failed.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,8 @@ use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
 use crate::paths::{IDENTITY, remove_if_there, sync_name};
 
+/// Name of the file in the folder of a history with the path of its spool.
+const PLACE: &str = "spool";
 /// Length of an identity in hexadecimal digits.
 const ID_DIGITS: usize = 32;
 
@@ -61,7 +65,8 @@ impl Spool {
         history: &Path,
         in_files: &[SpoolLog],
     ) -> Result<Self, Error> {
-        let history = history_id(history)?;
+        let of_history = history;
+        let history = history_id(of_history)?;
         let of_folder = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -77,28 +82,15 @@ impl Spool {
             if !logs.is_empty() {
                 return Err(foreign(folder, "has logs, but no file `identity`"));
             }
-            create_file(&path, &format!("spool {}\nhistory {history}\n", new_id()?))?;
+            let identity = format!("spool {}\nhistory {history}\n", new_id()?);
+            create_file(&path, identity.as_bytes())?;
         }
-        let identity = read_text(&path)?;
-        let Some((id, of_history)) = spool_of(&identity) else {
-            let reason = match identity.starts_with("history ") {
-                true => "is the folder of a history",
-                false => "has a damaged file `identity`",
-            };
-            return Err(foreign(folder, reason));
-        };
-        if of_history != history {
-            let reason = format!("belongs to the history {of_history}, and this one is {history}");
-            return Err(foreign(folder, reason));
-        }
-        let in_files = in_files.iter().filter(|one| one.spool == id);
+        let place = SpoolFolder::of(folder, &history)?;
+        // Only commands without an engine need it. If it cannot be written now, the next start writes it.
+        let _ = note_place(of_history, folder);
+        let in_files = in_files.iter().filter(|one| one.spool == place.id);
         let in_files = in_files.map(|one| one.log);
         let newest = logs.into_iter().chain(in_files).max();
-        let place = SpoolFolder {
-            folder: folder.to_owned(),
-            id: id.to_owned(),
-            identity,
-        };
         Ok(Self {
             place,
             newest: newest.unwrap_or(0),
@@ -118,16 +110,12 @@ impl Spool {
 
     /// Returns the identification of the log with this number.
     pub(crate) fn log(&self, number: u64) -> SpoolLog {
-        SpoolLog {
-            spool: self.place.id.clone(),
-            log: number,
-        }
+        self.place.log(number)
     }
 
     /// Returns the numbers of the logs, in ascending order.
     pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
-        self.place.check()?;
-        log::segments(&self.place.folder)
+        self.place.logs()
     }
 
     /// Creates the next log, which continues a log in the history's folder.
@@ -164,6 +152,61 @@ impl Spool {
 }
 
 impl SpoolFolder {
+    /// Opens the spool of the history in a folder for reading.
+    pub(crate) fn open(folder: &Path, history: &Path) -> Result<Self, Error> {
+        let text = read_text(&history.join(IDENTITY))?;
+        Self::of(folder, &parse_history(&text)?)
+    }
+
+    fn of(folder: &Path, history: &str) -> Result<Self, Error> {
+        let identity = read_text(&folder.join(IDENTITY))?;
+        let Some((id, of_history)) = spool_of(&identity) else {
+            let reason = match identity.starts_with("history ") {
+                true => "is the folder of a history",
+                false => "has a damaged file `identity`",
+            };
+            return Err(foreign(folder, reason));
+        };
+        if of_history != history {
+            let reason = format!("belongs to the history {of_history}, and this one is {history}");
+            return Err(foreign(folder, reason));
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            id: id.to_owned(),
+            identity,
+        })
+    }
+
+    /// Returns the path of the spool that the history in a folder had last; `None` if it had none.
+    pub(crate) fn path_of(history: &Path) -> Result<Option<PathBuf>, Error> {
+        match std::fs::read(history.join(PLACE)) {
+            Ok(path) => Ok(Some(PathBuf::from(OsString::from_vec(path)))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the identification of the log with this number.
+    pub(crate) fn log(&self, number: u64) -> SpoolLog {
+        SpoolLog {
+            spool: self.id.clone(),
+            log: number,
+        }
+    }
+
+    /// Returns the numbers of the logs, in ascending order.
+    pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
+        self.check()?;
+        log::segments(&self.folder)
+    }
+
+    /// Returns the length of a log in bytes.
+    pub(crate) fn length(&self, log: &SpoolLog) -> Result<u64, Error> {
+        self.check_log(log)?;
+        Ok(std::fs::metadata(log::path(&self.folder, log.log))?.len())
+    }
+
     /// Reads a log, up to the end of its acknowledged part if it is known.
     pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
         self.check_log(log)?;
@@ -228,9 +271,22 @@ pub(crate) fn is_spool(folder: &Path) -> bool {
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
     if !path.try_exists()? {
-        create_file(&path, &history_identity(&new_id()?))?;
+        create_file(&path, history_identity(&new_id()?).as_bytes())?;
     }
-    let text = read_text(&path)?;
+    parse_history(&read_text(&path)?)
+}
+
+/// Notes the path of the spool in the folder of its history.
+fn note_place(history: &Path, spool: &Path) -> Result<(), Error> {
+    let spool = std::path::absolute(spool)?;
+    let path = history.join(PLACE);
+    match std::fs::read(&path) {
+        Ok(known) if known == spool.as_os_str().as_bytes() => Ok(()),
+        _ => create_file(&path, spool.as_os_str().as_bytes()),
+    }
+}
+
+fn parse_history(text: &str) -> Result<String, Error> {
     let id = text
         .strip_prefix("history ")
         .and_then(|id| id.strip_suffix('\n'));
@@ -275,10 +331,10 @@ fn read_text(path: &Path) -> Result<String, Error> {
 }
 
 /// Creates a file atomically.
-fn create_file(path: &Path, text: &str) -> Result<(), Error> {
+fn create_file(path: &Path, content: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     if let Some(folder) = path.parent() {

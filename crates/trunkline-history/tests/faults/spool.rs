@@ -12,12 +12,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError, SpoolState};
+use trunkline_history::{HistoryFolder, verify};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
 use crate::disk_full::{VARIABLES, in_process_of, some_writes};
 use crate::rig::{
-    Line, Plant, SECOND, START, assert_same, copy, difference, files, files_of, folder,
+    Line, Plant, SECOND, START, assert_same, copy, difference, files, files_of, flip, folder,
     length_of_log, limited,
 };
 
@@ -660,6 +661,54 @@ fn stop_and_interruption_in_the_spool_are_events() {
             assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
             assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
         }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn folder_says_how_many_rows_wait_in_its_spool() {
+    let name = "spool::folder_says_how_many_rows_wait_in_its_spool";
+    in_process_of(name, || {
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        let info = |disks: &Disks| {
+            let folder = HistoryFolder::open(disks.history(), wall).unwrap();
+            folder.info().unwrap().spooled.unwrap()
+        };
+        let checked = |disks: &Disks| verify(&disks.history(), wall, &mut |_, _| true).unwrap();
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        assert_eq!((info(&disks).logs, info(&disks).rows), (0, 0));
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        plant.close_segment();
+        disks.write(&mut plant);
+        plant.record();
+        let found = info(&disks);
+        assert_eq!((found.logs, found.rows), (2, 12));
+        assert_eq!(found.fault, "");
+        let lengths = files_of(&disks.spool(), "tlh").into_iter();
+        let lengths = lengths.map(|log| fs::metadata(disks.spool().join(log)).unwrap().len());
+        assert_eq!(found.bytes, lengths.sum::<u64>());
+        let verified = checked(&disks);
+        assert_eq!(verified.spooled, Some(found));
+        assert_eq!(verified.findings, []);
+
+        let log = disks.spool().join("log-0000000001.tlh");
+        let whole = fs::read(&log).unwrap();
+        flip(&log, 8 * 40);
+        let findings = checked(&disks).findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let file = &findings.first().unwrap().file;
+        assert_eq!(*file, log.display().to_string());
+        fs::write(&log, whole).unwrap();
+
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        let found = info(&disks);
+        assert!(found.fault.starts_with("the spool "), "{found:?}");
+        assert_eq!(checked(&disks).findings, [], "its disk may be elsewhere");
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        disks.assert_back(&plant, "with room");
+        assert_eq!((info(&disks).logs, info(&disks).rows), (0, 0));
     });
 }
 
