@@ -474,7 +474,11 @@ impl FileHistory {
         let mut spooling = self.spooling();
         let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
-            (tail.frozen.len(), tail.closed_in_folder(), tail.open.number + 1)
+            (
+                tail.frozen.len(),
+                tail.closed_in_folder(),
+                tail.open.number + 1,
+            )
         };
         if spooling.cause.is_some() {
             let is_due = closed == 0 && moment.now >= spooling.retry;
@@ -492,9 +496,8 @@ impl FileHistory {
         }
         // Either maintenance cannot keep up with the updates, or it fails.
         let cause = spooling.sealing.clone();
-        let moved = cause.map(|cause| {
-            self.leave_folder(recorder, &mut spooling, cause, number, moment.wall)
-        });
+        let moved = cause
+            .map(|cause| self.leave_folder(recorder, &mut spooling, cause, number, moment.wall));
         match moved {
             Some(Ok(())) => None,
             _ => Some(moment.now.saturating_add(NO_ROOM)),
@@ -550,8 +553,7 @@ impl FileHistory {
         let mut spooling = self.spooling();
         let number = lock(&self.stored).tail.open.number + 1;
         let begun = match &spooling.cause {
-            None => self
-                .begin_in_folder(recorder, &spooling, number, None, wall),
+            None => self.begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
                 let (cause, left) = (cause.clone(), spooling.left);
                 let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, number, wall);
@@ -669,7 +671,10 @@ impl FileHistory {
     fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
         let (place, end) = {
             let spooling = self.spooling();
-            (spooling.spool.as_ref()?.place().clone(), spooling.end_of(log))
+            (
+                spooling.spool.as_ref()?.place().clone(),
+                spooling.end_of(log),
+            )
         };
         let read = place.read(log, end);
         self.spooling().note_read(log, read, wall)
@@ -790,12 +795,7 @@ impl FileHistory {
 
     /// Turns logs of the spool into closed segments, with numbers before that of the open segment. Updates
     /// are recorded meanwhile. `are_all` is true if these are all logs of earlier runs.
-    fn take_over(
-        &self,
-        waiting: &[SpoolLog],
-        are_all: bool,
-        wall: Timestamp,
-    ) -> Result<(), Error> {
+    fn take_over(&self, waiting: &[SpoolLog], are_all: bool, wall: Timestamp) -> Result<(), Error> {
         let newest = waiting.last().filter(|_| are_all);
         let mut next = None;
         for (index, log) in waiting.iter().enumerate() {

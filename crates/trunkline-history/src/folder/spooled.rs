@@ -38,7 +38,11 @@ pub(crate) type EachLog<'a> = &'a mut dyn FnMut(u64, u64, Result<&Recovered, &Er
 
 /// Reads the logs that wait in the spool of the history in a folder. Returns `None` if the history has no
 /// spool.
-pub(crate) fn read(history: &Path, known: &KnownLogs, each: EachLog<'_>) -> Result<Option<Spooled>, Error> {
+pub(crate) fn read(
+    history: &Path,
+    known: &KnownLogs,
+    each: EachLog<'_>,
+) -> Result<Option<Spooled>, Error> {
     let Some(folder) = SpoolFolder::path_of(history)? else {
         return Ok(None);
     };

@@ -393,7 +393,10 @@ pub(crate) fn end_before(path: &Path, segment: u64) -> Result<Option<LogEnd>, Er
 
 /// Truncates a log to its acknowledged part. Does nothing if there is no log.
 pub(crate) fn cut(folder: &Path, end: LogEnd) -> Result<(), Error> {
-    let file = match OpenOptions::new().write(true).open(path(folder, end.segment)) {
+    let file = match OpenOptions::new()
+        .write(true)
+        .open(path(folder, end.segment))
+    {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         file => file?,
     };

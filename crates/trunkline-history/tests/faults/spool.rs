@@ -469,7 +469,10 @@ fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
         disks.write(&mut plant);
         // What waits at the stop is recorded nevertheless.
         let wall = plant.moment().wall;
-        limited(length_of_log(&disks.spool()) + 10, || plant.history.close(wall)).unwrap();
+        limited(length_of_log(&disks.spool()) + 10, || {
+            plant.history.close(wall)
+        })
+        .unwrap();
         fs::remove_file(&samples).unwrap();
         disks.kill(plant);
         let plant = disks.start();
