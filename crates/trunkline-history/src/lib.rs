@@ -13,6 +13,7 @@
 //! set-apart/                                files that are not in the catalogue
 //! lock                                      held by the engine that records
 //! identity                                  identity of the history, if it has a spool
+//! spool                                     path of the spool
 //! ```
 //!
 //! A row is in the log or in a file, never in both: the catalogue decides, in one transaction. After
