@@ -484,3 +484,26 @@ fn file_at(path: &Path) -> Result<(u64, u64), Error> {
     let found = std::fs::metadata(path)?;
     Ok((found.dev(), found.ino()))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use super::*;
+
+    /// H-14: files that were open while their disk was away cannot be used any more.
+    #[test]
+    fn catalogue_is_opened_again_after_an_error_of_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalogue.sqlite");
+        let mut sut = Catalogue::open(&path, true).unwrap();
+        let failed = sut.with::<()>(|_| Err(std::io::Error::other("away").into()));
+        assert!(matches!(failed, Err(Error::Io(_))));
+        assert!(sut.opened.is_none());
+        assert_eq!(sut.series().unwrap(), []);
+        std::fs::rename(&path, folder.path().join("away")).unwrap();
+        sut.series().unwrap_err();
+        assert!(!path.exists(), "no other catalogue is created in its place");
+        std::fs::rename(folder.path().join("away"), &path).unwrap();
+        assert_eq!(sut.series().unwrap(), []);
+    }
+}
