@@ -250,8 +250,8 @@ impl<'a> RecordedHistory<'a> {
 /// the reading of the history.
 fn exit_of(played: Exit, is_complete: bool, has_loss: bool) -> Exit {
     match played {
-        Exit::Success | Exit::Failure if !is_complete => Exit::Interrupted,
-        Exit::Success | Exit::Failure if has_loss => Exit::Lost,
+        Exit::Success | Exit::Failed if !is_complete => Exit::Interrupted,
+        Exit::Success | Exit::Failed if has_loss => Exit::Lost,
         other => other,
     }
 }
