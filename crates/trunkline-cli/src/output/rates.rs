@@ -85,7 +85,7 @@ impl RatePrinter {
     pub(crate) fn print(&mut self, name: &str, rate: Rate, seconds: f64) -> Result<(), CliError> {
         let per_second = rate.readings as f64 / seconds;
         let (lost, coalesced) = (rate.lost.count(), rate.lost.coalesced);
-        if self.form != OutputFormat::Table {
+        if self.format != OutputFormat::Table {
             return self.table.push(&RateEvent::Rate {
                 name: name.to_owned(),
                 rate: Amount(per_second),
