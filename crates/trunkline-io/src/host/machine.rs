@@ -266,7 +266,7 @@ fn text<E>(text: Result<String, E>) -> Found<String> {
 
 fn not_supported(readings: &str, cause: &dyn fmt::Display) -> IoError {
     IoError::NotSupported {
-        readings: format!("readings of its {readings}"),
+        what: format!("readings of its {readings}"),
         cause: cause.to_string(),
     }
 }
