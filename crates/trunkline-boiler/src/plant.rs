@@ -88,7 +88,7 @@ impl Plant {
             controls: Controls::new(),
             valves,
             flows: Flows {
-                vapour: 2.4,
+                steam: 2.4,
                 condensate: 1.7,
                 ..Flows::default()
             },

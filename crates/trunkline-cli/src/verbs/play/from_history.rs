@@ -468,11 +468,11 @@ mod tests {
     #[test]
     fn ctrl_c_outranks_failures_and_losses() {
         for (played, is_complete, has_loss, expected) in [
-            (Exit::Done, true, false, Exit::Done),
+            (Exit::Success, true, false, Exit::Success),
             (Exit::Failed, true, false, Exit::Failed),
-            (Exit::Done, true, true, Exit::Lost),
+            (Exit::Success, true, true, Exit::Lost),
             (Exit::Failed, true, true, Exit::Lost),
-            (Exit::Done, false, true, Exit::Interrupted),
+            (Exit::Success, false, true, Exit::Interrupted),
             // Some updates were refused, and Ctrl-C has ended the reading.
             (Exit::Failed, false, false, Exit::Interrupted),
             (Exit::Interrupted, true, true, Exit::Interrupted),

@@ -8,6 +8,7 @@
 //! ```
 
 mod content;
+mod endpoints;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
