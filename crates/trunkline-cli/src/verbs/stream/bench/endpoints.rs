@@ -248,7 +248,10 @@ mod tests {
         read_all(&plan, "", |count, first_index| {
             let (chunk, after) = remaining.split_at(count.min(remaining.len()));
             remaining = after;
-            let wrong = chunk.iter().zip(first_index..).filter(|(e, i)| **e != u64::at(*i));
+            let wrong = chunk
+                .iter()
+                .zip(first_index..)
+                .filter(|(e, i)| **e != u64::at(*i));
             match chunk.len() {
                 0 => Err(StreamError::Ended),
                 count => Ok((count, wrong.count())),
