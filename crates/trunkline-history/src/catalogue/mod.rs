@@ -212,11 +212,10 @@ impl Catalogue {
 
     /// Closes the catalogue, which moves its write-ahead log into the main file.
     pub(crate) fn close(self) -> Result<(), Error> {
-        let closed = self.opened.map(|opened| opened.connection.close());
-        closed
-            .transpose()
-            .map(drop)
-            .map_err(|(_, error)| error.into())
+        match self.opened {
+            Some(opened) => opened.connection.close().map_err(|(_, error)| error.into()),
+            None => Ok(()),
+        }
     }
 
     /// Checks the integrity of the database pages.

@@ -240,7 +240,7 @@ impl<'a> RecordedHistory<'a> {
             return Err(failure);
         }
         if let Some((code, sentence)) = &loss {
-            self.context.note_with_code(*code, sentence)?;
+            self.context.note_with_code(code, sentence)?;
         }
         Ok(exit_of(played, self.is_complete, loss.is_some()))
     }

@@ -160,7 +160,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Err(error) => {
                 self.note(index, column, &error.to_string());
                 let remaining = column.channel.len().saturating_sub(self.next).min(rows) as usize;
-                Ok((Values::Void, vec![0..remaining]))
+                let unreadable = 0..remaining;
+                Ok((Values::Void, vec![unreadable]))
             }
         }
     }
