@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline::types::{Contract, DataType, Tick, Value};
-use trunkline::{Batch, Event, OpenOptions, ReadingPage, SubscribeOptions, VariableRef, Write};
+use trunkline::{Batch, Event, OpenOptions, ReadingBuffer, SubscribeOptions, VariableRef, Write};
 use trunkline_client::{ClientCore, ClientOptions, SubscriptionId};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes};
 use trunkline_net::Clock;
@@ -178,7 +178,7 @@ struct Pair {
     subscription: Option<SubscriptionId>,
     bytes: Vec<u8>,
     batch: Batch,
-    page: ReadingPage,
+    page: ReadingBuffer,
     value: f64,
 }
 
@@ -212,7 +212,7 @@ impl Pair {
             subscription: None,
             bytes: Vec::new(),
             batch: Batch::new(),
-            page: ReadingPage::new(),
+            page: ReadingBuffer::new(),
             value: 0.0,
         };
         let (now, wall) = (clock.now(), clock.wall());
@@ -269,7 +269,7 @@ impl Pair {
             Path::Put => batch = Some(self.client.write(writes)?),
             Path::Get => {
                 let page = std::mem::take(&mut self.page);
-                request = Some(self.client.read_page(&self.variables, page)?);
+                request = Some(self.client.read_into(&self.variables, page)?);
             }
             Path::RoundTrip => self.client.write_untracked(writes, Tick::MAX)?,
             Path::Update | Path::UpdateEvents => self.update(value)?,

@@ -60,7 +60,7 @@ fn step_of(
             let quality = Quality::from_bits((bits >> 32) as u32 & u32::from(step & 8 != 0));
             let input = Input::new(&value, quality);
             let expected = alarm.would_change(input, *now);
-            let delayed = alarm.delay_left(*now).is_some();
+            let delayed = alarm.remaining_delay(*now).is_some();
             // Numbers of the quiet range change nothing.
             let is_quiet = match (alarm.quiet_range(), input.number) {
                 (Some((low, high)), Some(number)) => {
@@ -72,7 +72,7 @@ fn step_of(
                 matches!(definition.kind, AlarmKind::BadQuality | AlarmKind::Stale);
             let change = alarm.update(input, *now);
             let has_changed =
-                change.is_some() || alarm.delay_left(*now).is_some() != delayed;
+                change.is_some() || alarm.remaining_delay(*now).is_some() != delayed;
             assert_eq!(has_changed, expected);
             assert!(!is_quiet || depends_on_quality || !has_changed, "{input:?}");
             change
@@ -92,7 +92,7 @@ fn step_of(
             // A restart.
             let (process, hidden) = machine.parts();
             let restored = Machine::from_parts(process, hidden).expect("it was a state");
-            let left = alarm.delay_left(*now);
+            let left = alarm.remaining_delay(*now);
             *alarm = Alarm::new(definition);
             alarm.restore(restored, left, *now);
             assert_eq!(alarm.machine(), machine);
@@ -126,7 +126,7 @@ fn check(alarm: &Alarm, before: State, change: Option<Change>, now: Tick) {
         None => assert_eq!(before, alarm.state()),
     }
     // A delay that is over has been followed, or is due.
-    assert!(alarm.delay_left(now).is_none() || alarm.due().is_some() || !is_enabled(alarm));
+    assert!(alarm.remaining_delay(now).is_none() || alarm.next_deadline().is_some() || !is_enabled(alarm));
 }
 
 /// An alarm that is not enabled is never due, and its quiet range has all numbers.

@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let contracts = [Contract::Latest, Contract::Last(2), Contract::First(2), Contract::ALL];
     let subscriptions =
         contracts.map(|c| client.subscribe(&names, c, SubscribeOptions::default()));
-    let opened = client.open(&names, OpenOptions { read: true, ..OpenOptions::default() });
+    let opened = client.open(&names, OpenOptions { include_readings: true, ..OpenOptions::default() });
     let watch = client.watch("l/**").ok();
     let patterns: Vec<Pattern> = Pattern::parse("l/*").into_iter().collect();
     let none: [&str; 0] = [];

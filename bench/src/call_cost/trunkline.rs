@@ -1,7 +1,7 @@
 //! W2 with Trunkline: calls of one item, and calls of many items with one wait.
 
 use trunkline::types::{Reading, Value};
-use trunkline::{Client, OpenOptions, ReadingPage, VariableRef, Write, WriteOutcome};
+use trunkline::{Client, OpenOptions, ReadingBuffer, VariableRef, Write, WriteOutcome};
 
 use super::{VARIABLES, Variables};
 use crate::Outcome;
@@ -12,7 +12,7 @@ use crate::trunkline_calls::{PATIENCE, opened};
 pub struct Near {
     client: Client,
     variables: Vec<VariableRef>,
-    page: ReadingPage,
+    page: ReadingBuffer,
 }
 
 impl Near {
@@ -20,7 +20,7 @@ impl Near {
         let client = manner.client(url)?;
         let variables =
             opened(client.open(&names(VARIABLES), OpenOptions::default(), PATIENCE)?)?;
-        let page = ReadingPage::new();
+        let page = ReadingBuffer::new();
         Ok(Self {
             client,
             variables,
@@ -58,11 +58,11 @@ impl Variables for Near {
         values.clear();
         if count <= VARIABLES {
             self.client
-                .read_page(&self.variables[..count], &mut self.page, PATIENCE)?;
+                .read_into(&self.variables[..count], &mut self.page, PATIENCE)?;
         } else {
             let variables: Vec<_> = self.variables.iter().cycle().take(count).copied().collect();
             self.client
-                .read_page(&variables, &mut self.page, PATIENCE)?;
+                .read_into(&variables, &mut self.page, PATIENCE)?;
         }
         for reading in self.page.iter() {
             let reading = reading.map_err(ToString::to_string)?;

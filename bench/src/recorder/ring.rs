@@ -62,7 +62,7 @@ impl Ring {
         let samples = bytes / SAMPLE;
         let regions = bytes / chunk;
         let (memory, mut filler, mut reader) =
-            RegionMemory::to_record(SAMPLE, samples, PagesWanted::LargestThereAre, regions + 1)?;
+            RegionMemory::for_recording(SAMPLE, samples, PagesWanted::LargestThereAre, regions + 1)?;
         for (number, sample) in filler
             .next(samples as u64)?
             .chunks_exact_mut(SAMPLE)

@@ -6,7 +6,7 @@ use trunkline_types::alarm::{Acknowledge, AlarmDefinition};
 use trunkline_types::{Tick, Value};
 
 use crate::condition::{Condition, Input};
-use crate::state::{Event, Machine, Refused, Rules, State};
+use crate::state::{ActionError, Event, Machine, Rules, State};
 
 /// A change of an alarm's state. If the alarm is hidden, `from` and `to` may be the same, and only
 /// `is_active` has changed.
@@ -37,7 +37,7 @@ impl Alarm {
         Self {
             condition: Condition::new(&definition.kind),
             rules: Rules {
-                acknowledges_itself: definition.acknowledge == Acknowledge::Auto,
+                auto_acknowledges: definition.acknowledge == Acknowledge::Auto,
                 is_latched: definition.latched,
             },
             on_delay: definition.on_delay,
@@ -48,13 +48,12 @@ impl Alarm {
         }
     }
 
-    /// Restores the state of an alarm after a restart. `left` is the remaining time of a delay that had
-    /// begun. The condition stays as it was until a sample arrives.
-    pub fn restore(&mut self, machine: Machine, left: Option<Duration>, now: Tick) {
+    /// Restores the state of an alarm after a restart. `remaining` is the rest of a delay that had begun. The condition stays as it was until a sample arrives.
+    pub fn restore(&mut self, machine: Machine, remaining: Option<Duration>, now: Tick) {
         self.machine = machine;
         self.condition
-            .restore(machine.is_active() != left.is_some());
-        self.changes_at = left.map(|left| now.saturating_add(left));
+            .restore(machine.is_active() != remaining.is_some());
+        self.changes_at = remaining.map(|remaining| now.saturating_add(remaining));
     }
 
     pub fn state(&self) -> State {
@@ -75,15 +74,15 @@ impl Alarm {
             return None;
         }
         // A delay that has passed counts, even if the alarm was not polled before this sample.
-        let passed = self.follow(now);
+        let first_change = self.follow_condition(now);
         self.condition.update(input, now);
-        match passed {
+        match first_change {
             // Any further change caused by the sample comes with a later poll, after its own delay.
             Some(_) => {
                 self.begin_or_end_delay(now);
-                passed
+                first_change
             }
-            None => self.follow(now),
+            None => self.follow_condition(now),
         }
     }
 
@@ -124,8 +123,8 @@ impl Alarm {
     /// Carries out an operator's action.
     ///
     /// # Errors
-    /// [`Refused`] if the action does not apply to the alarm's state.
-    pub fn apply(&mut self, event: Event) -> Result<Option<Change>, Refused> {
+    /// [`ActionError`] if the action does not apply to the alarm's state.
+    pub fn apply(&mut self, event: Event) -> Result<Option<Change>, ActionError> {
         let before = self.machine;
         self.machine = before.after(event, self.rules)?;
         let (from, to) = (before.state(), self.machine.state());
@@ -140,8 +139,11 @@ impl Alarm {
     }
 
     /// Returns the time at which the alarm can change without a new sample.
-    pub fn due(&self) -> Option<Tick> {
-        let times = self.changes_at.into_iter().chain(self.condition.due());
+    pub fn next_deadline(&self) -> Option<Tick> {
+        let times = self
+            .changes_at
+            .into_iter()
+            .chain(self.condition.next_deadline());
         times.min().filter(|_| self.is_enabled)
     }
 
@@ -151,11 +153,11 @@ impl Alarm {
             return None;
         }
         self.condition.poll(now);
-        self.follow(now)
+        self.follow_condition(now)
     }
 
     /// Returns the remaining time at `now` of a delay that has begun.
-    pub fn delay_left(&self, now: Tick) -> Option<Duration> {
+    pub fn remaining_delay(&self, now: Tick) -> Option<Duration> {
         self.changes_at.map(|at| at.since(now))
     }
 
@@ -170,7 +172,7 @@ impl Alarm {
     }
 
     /// Lets the state follow the condition, after the delay.
-    fn follow(&mut self, now: Tick) -> Option<Change> {
+    fn follow_condition(&mut self, now: Tick) -> Option<Change> {
         self.begin_or_end_delay(now);
         if self.changes_at? > now {
             return None;

@@ -255,9 +255,9 @@ impl Condition {
     }
 
     /// Returns the time at which the condition can change without a new sample.
-    pub fn due(&self) -> Option<Tick> {
+    pub fn next_deadline(&self) -> Option<Tick> {
         match &self.test {
-            Test::Rate { window, .. } if self.is_met => window.due(),
+            Test::Rate { window, .. } if self.is_met => window.next_expiry(),
             _ => None,
         }
     }
@@ -280,22 +280,22 @@ fn compare(
     Some(is_met(number?, operand?))
 }
 
-/// Number of parts into which the time of a rate of change is divided. A change is detected if it took at
+/// Number of buckets into which the time of a rate of change is divided. A change is detected if it took at
 /// most 63/64 of the time, and never if it took longer than the time.
-const PARTS: u32 = 64;
+const BUCKETS: u32 = 64;
 
-/// The smallest and largest values within the last `time`, in a bounded number of parts.
+/// The smallest and largest values within the last `time`, in a bounded number of buckets.
 #[derive(Clone, PartialEq, Debug)]
 struct Window {
     time: Duration,
-    /// Length of one part.
-    part: Duration,
+    /// Length of one bucket.
+    bucket_length: Duration,
     /// Oldest first.
-    parts: VecDeque<Part>,
+    buckets: VecDeque<Bucket>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Part {
+struct Bucket {
     start: Tick,
     lowest: f64,
     highest: f64,
@@ -305,19 +305,19 @@ impl Window {
     fn new(time: Duration) -> Self {
         Self {
             time,
-            part: time / PARTS,
-            parts: VecDeque::new(),
+            bucket_length: time / BUCKETS,
+            buckets: VecDeque::new(),
         }
     }
 
     fn add(&mut self, number: f64, now: Tick) {
         self.drop_old(now);
-        match self.parts.back_mut() {
-            Some(part) if now.since(part.start) < self.part => {
-                part.lowest = part.lowest.min(number);
-                part.highest = part.highest.max(number);
+        match self.buckets.back_mut() {
+            Some(bucket) if now.since(bucket.start) < self.bucket_length => {
+                bucket.lowest = bucket.lowest.min(number);
+                bucket.highest = bucket.highest.max(number);
             }
-            _ => self.parts.push_back(Part {
+            _ => self.buckets.push_back(Bucket {
                 start: now,
                 lowest: number,
                 highest: number,
@@ -328,28 +328,28 @@ impl Window {
     /// The last value before the window is not part of it, because a constant value is not a change.
     fn drop_old(&mut self, now: Tick) {
         while self
-            .parts
+            .buckets
             .front()
-            .is_some_and(|part| now.since(part.start) > self.time)
+            .is_some_and(|bucket| now.since(bucket.start) > self.time)
         {
-            self.parts.pop_front();
+            self.buckets.pop_front();
         }
     }
 
     /// The difference between the largest and the smallest value.
     fn spread(&mut self, now: Tick) -> f64 {
         self.drop_old(now);
-        let lowest = self.parts.iter().map(|part| part.lowest);
-        let highest = self.parts.iter().map(|part| part.highest);
+        let lowest = self.buckets.iter().map(|bucket| bucket.lowest);
+        let highest = self.buckets.iter().map(|bucket| bucket.highest);
         let spread =
             highest.fold(f64::NEG_INFINITY, f64::max) - lowest.fold(f64::INFINITY, f64::min);
         spread.max(0.0)
     }
 
-    /// The time at which the oldest part leaves the window.
-    fn due(&self) -> Option<Tick> {
+    /// The time at which the oldest bucket leaves the window.
+    fn next_expiry(&self) -> Option<Tick> {
         let nanosecond = Duration::from_nanos(1);
-        let oldest = self.parts.front()?;
+        let oldest = self.buckets.front()?;
         Some(oldest.start.saturating_add(self.time + nanosecond))
     }
 }

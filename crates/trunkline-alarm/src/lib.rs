@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Nothing here reads a clock, starts a thread or waits. The caller passes the time with each sample, and
-//! calls [`Alarm::poll`] at the time that [`Alarm::due`] returns.
+//! calls [`Alarm::poll`] at the time that [`Alarm::next_deadline`] returns.
 #![forbid(unsafe_code)]
 
 pub mod alarm;
@@ -20,4 +20,4 @@ pub mod state;
 pub use alarm::{Alarm, Change};
 pub use condition::Condition;
 pub use report::Report;
-pub use state::{Event, Machine, Refused, Rules, State};
+pub use state::{ActionError, Event, Machine, Rules, State};

@@ -46,7 +46,7 @@ pub struct Flood {
 impl<K: Ord + Clone> Report<K> {
     /// Computes the figures from `from` until `until`. `raises` has the times at which alarms were raised;
     /// those outside this span are ignored.
-    pub fn of(
+    pub fn compute(
         raises: impl IntoIterator<Item = (Timestamp, K)>,
         from: Timestamp,
         until: Timestamp,
@@ -66,9 +66,9 @@ impl<K: Ord + Clone> Report<K> {
         let mut chattering = Vec::new();
         for (key, times) in &mut times {
             times.sort_unstable();
-            let most = most_within(times, nanos(CHATTER_TIME));
-            if most >= CHATTER_COUNT {
-                chattering.push((key.clone(), most as u64));
+            let count = max_within(times, nanos(CHATTER_TIME));
+            if count >= CHATTER_COUNT {
+                chattering.push((key.clone(), count as u64));
             }
         }
         let counts = times
@@ -80,10 +80,10 @@ impl<K: Ord + Clone> Report<K> {
         }
         worst.truncate(WORST);
         // A span shorter than a period counts as one period.
-        let count = (span as f64 / nanos(PERIOD) as f64).max(1.0);
+        let period_count = (span as f64 / nanos(PERIOD) as f64).max(1.0);
         Self {
             raised,
-            average: raised as f64 / count,
+            average: raised as f64 / period_count,
             peak: periods.values().copied().max().unwrap_or(0),
             floods: floods(&periods, from, until),
             chattering,
@@ -97,16 +97,16 @@ fn nanos(time: Duration) -> i64 {
 }
 
 /// Returns the largest number of these ascending times that lie within `span`.
-fn most_within(times: &[i64], span: i64) -> usize {
+fn max_within(times: &[i64], span: i64) -> usize {
     let mut first = 0;
-    let mut most = 0;
-    for (place, time) in times.iter().enumerate() {
+    let mut max = 0;
+    for (index, time) in times.iter().enumerate() {
         while times.get(first).is_some_and(|start| time - start > span) {
             first += 1;
         }
-        most = most.max(place + 1 - first);
+        max = max.max(index + 1 - first);
     }
-    most
+    max
 }
 
 /// Returns the floods, given the number of alarms raised in each period that has any.
@@ -146,7 +146,7 @@ mod tests {
 
     fn report(raises: &[(i64, &'static str)], until: i64) -> Report<&'static str> {
         let raises = raises.iter().map(|(second, key)| (at(*second), *key));
-        Report::of(raises, at(0), at(until))
+        Report::compute(raises, at(0), at(until))
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub use trunkline_types::alarm::{AlarmEvent as Event, AlarmState as State};
 
 /// The reason why an operator's action does not apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ActionError {
     #[error("the alarm is {0}, so there is nothing to acknowledge")]
     NothingToAcknowledge(State),
     #[error("the alarm is {0}; acknowledge it before you reset it")]
@@ -28,7 +28,7 @@ pub enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     /// The alarm counts as acknowledged once the process is normal again (H-08, "Auto").
-    pub acknowledges_itself: bool,
+    pub auto_acknowledges: bool,
     /// The alarm must be reset after the process is normal again.
     pub is_latched: bool,
 }
@@ -94,9 +94,9 @@ impl Machine {
     /// Returns the machine after `event`.
     ///
     /// # Errors
-    /// [`Refused`] if an operator's action does not apply. Other events always apply, and may
+    /// [`ActionError`] if an operator's action does not apply. Other events always apply, and may
     /// change nothing.
-    pub fn after(self, event: Event, rules: Rules) -> Result<Self, Refused> {
+    pub fn after(self, event: Event, rules: Rules) -> Result<Self, ActionError> {
         let state = self.state();
         let mut next = self;
         match event {
@@ -110,7 +110,7 @@ impl Machine {
                     next.process = State::Normal;
                 }
             }
-            Event::Clear => next.process = cleared(self.process, rules),
+            Event::Clear => next.process = state_after_clear(self.process, rules),
             Event::Acknowledge => {
                 next.process = match state {
                     State::Unacknowledged => State::Acknowledged,
@@ -121,29 +121,29 @@ impl Machine {
                     | State::LatchedAcknowledged
                     | State::Shelved
                     | State::SuppressedByDesign
-                    | State::OutOfService => return Err(Refused::NothingToAcknowledge(state)),
+                    | State::OutOfService => return Err(ActionError::NothingToAcknowledge(state)),
                 }
             }
             Event::Reset => match state {
                 State::LatchedAcknowledged => next.process = State::Normal,
-                State::LatchedUnacknowledged => return Err(Refused::NotAcknowledged(state)),
+                State::LatchedUnacknowledged => return Err(ActionError::NotAcknowledged(state)),
                 State::Normal
                 | State::Unacknowledged
                 | State::Acknowledged
                 | State::ReturnedUnacknowledged
                 | State::Shelved
                 | State::SuppressedByDesign
-                | State::OutOfService => return Err(Refused::NothingToReset(state)),
+                | State::OutOfService => return Err(ActionError::NothingToReset(state)),
             },
-            Event::Shelve if self.is_out_of_service => return Err(Refused::OutOfService),
+            Event::Shelve if self.is_out_of_service => return Err(ActionError::OutOfService),
             Event::Shelve => next.is_shelved = true,
-            Event::Unshelve if !self.is_shelved => return Err(Refused::NotShelved(state)),
+            Event::Unshelve if !self.is_shelved => return Err(ActionError::NotShelved(state)),
             Event::Unshelve => next.is_shelved = false,
             Event::Suppress => next.is_suppressed = true,
             Event::Unsuppress => next.is_suppressed = false,
             Event::TakeOutOfService => next.is_out_of_service = true,
             Event::ReturnToService if !self.is_out_of_service => {
-                return Err(Refused::NotOutOfService(state));
+                return Err(ActionError::NotOutOfService(state));
             }
             Event::ReturnToService => next.is_out_of_service = false,
         }
@@ -155,11 +155,11 @@ impl Machine {
 }
 
 /// The state of a visible alarm whose condition is no longer met.
-fn cleared(process: State, rules: Rules) -> State {
+fn state_after_clear(process: State, rules: Rules) -> State {
     match (process, rules.is_latched) {
-        (State::Unacknowledged, true) if rules.acknowledges_itself => State::LatchedAcknowledged,
+        (State::Unacknowledged, true) if rules.auto_acknowledges => State::LatchedAcknowledged,
         (State::Unacknowledged, true) => State::LatchedUnacknowledged,
-        (State::Unacknowledged, false) if rules.acknowledges_itself => State::Normal,
+        (State::Unacknowledged, false) if rules.auto_acknowledges => State::Normal,
         (State::Unacknowledged, false) => State::ReturnedUnacknowledged,
         (State::Acknowledged, true) => State::LatchedAcknowledged,
         (State::Acknowledged, false) => State::Normal,

@@ -13,39 +13,39 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// An alarm with a clock in milliseconds.
 struct Rig {
-    sut: Alarm,
+    alarm: Alarm,
     now: Tick,
 }
 
 impl Rig {
     fn new(kind: AlarmKind) -> Self {
-        Self::of(AlarmDefinition::new(kind))
+        Self::with_definition(AlarmDefinition::new(kind))
     }
 
-    fn of(definition: AlarmDefinition) -> Self {
+    fn with_definition(definition: AlarmDefinition) -> Self {
         Self {
-            sut: Alarm::new(&definition),
+            alarm: Alarm::new(&definition),
             now: Tick::from_nanos(1_000_000_000),
         }
     }
 
     fn wait(&mut self, time: Duration) -> State {
         self.now = self.now.saturating_add(time);
-        self.sut.poll(self.now);
-        self.sut.state()
+        self.alarm.poll(self.now);
+        self.alarm.state()
     }
 
-    fn take(&mut self, value: Value) -> State {
-        self.take_with(value, Quality::GOOD)
+    fn sample(&mut self, value: Value) -> State {
+        self.sample_with(value, Quality::GOOD)
     }
 
-    fn take_with(&mut self, value: Value, quality: Quality) -> State {
-        self.sut.update(Input::new(&value, quality), self.now);
-        self.sut.state()
+    fn sample_with(&mut self, value: Value, quality: Quality) -> State {
+        self.alarm.update(Input::new(&value, quality), self.now);
+        self.alarm.state()
     }
 
     fn f64(&mut self, value: f64) -> State {
-        self.take(Value::F64(value))
+        self.sample(Value::F64(value))
     }
 }
 
@@ -68,7 +68,7 @@ use State::{Normal, Unacknowledged};
 /// Behaviour: H-06, H-07.
 #[test]
 fn high_limit_clears_only_below_limit_minus_deadband() {
-    let mut sut = Rig::of(hi());
+    let mut sut = Rig::with_definition(hi());
     // A value at the limit is not above it.
     for (value, expected) in [
         (80.0, Normal),
@@ -87,7 +87,7 @@ fn high_limit_clears_only_below_limit_minus_deadband() {
 fn low_limit_clears_only_above_limit_plus_deadband() {
     let mut alarm = AlarmDefinition::new(limit(LimitLevel::LoLo, 10.0, 2.0));
     alarm.acknowledge = Acknowledge::Auto;
-    let mut sut = Rig::of(alarm);
+    let mut sut = Rig::with_definition(alarm);
     for (value, expected) in [
         (10.0, Normal),
         (9.9, Unacknowledged),
@@ -100,12 +100,12 @@ fn low_limit_clears_only_above_limit_plus_deadband() {
 
 #[test]
 fn nan_and_bad_quality_do_not_clear_an_alarm() {
-    let mut sut = Rig::of(hi());
+    let mut sut = Rig::with_definition(hi());
     assert_eq!(sut.f64(f64::NAN), Normal);
     assert_eq!(sut.f64(90.0), Unacknowledged);
     assert_eq!(sut.f64(f64::NAN), Unacknowledged);
     let failed = Quality::bad(Reason::SensorFailure);
-    assert_eq!(sut.take_with(Value::F64(0.0), failed), Unacknowledged);
+    assert_eq!(sut.sample_with(Value::F64(0.0), failed), Unacknowledged);
     assert_eq!(sut.f64(f64::NEG_INFINITY), Normal);
 }
 
@@ -113,13 +113,16 @@ fn nan_and_bad_quality_do_not_clear_an_alarm() {
 fn alarm_is_raised_after_its_on_delay_and_cleared_after_its_off_delay() {
     let mut alarm = hi();
     (alarm.on_delay, alarm.off_delay) = (5 * SECOND, 3 * SECOND);
-    let mut sut = Rig::of(alarm);
+    let mut sut = Rig::with_definition(alarm);
     assert_eq!(sut.f64(90.0), Normal);
-    assert_eq!(sut.sut.due(), Some(sut.now.saturating_add(5 * SECOND)));
+    assert_eq!(
+        sut.alarm.next_deadline(),
+        Some(sut.now.saturating_add(5 * SECOND))
+    );
     assert_eq!(sut.wait(4 * SECOND), Normal);
     // A short return to normal starts the delay again.
     assert_eq!(sut.f64(70.0), Normal);
-    assert_eq!(sut.sut.due(), None);
+    assert_eq!(sut.alarm.next_deadline(), None);
     assert_eq!(sut.f64(90.0), Normal);
     assert_eq!(sut.wait(4 * SECOND), Normal);
     assert_eq!(sut.wait(SECOND), Unacknowledged);
@@ -131,24 +134,26 @@ fn alarm_is_raised_after_its_on_delay_and_cleared_after_its_off_delay() {
 fn delay_continues_after_a_restart() {
     let mut alarm = hi();
     alarm.on_delay = 5 * SECOND;
-    let mut before = Rig::of(alarm.clone());
+    let mut before = Rig::with_definition(alarm.clone());
     before.f64(90.0);
     before.wait(2 * SECOND);
-    let left = before.sut.delay_left(before.now);
-    assert_eq!(left, Some(3 * SECOND));
-    let mut after = Rig::of(alarm);
-    after.sut.restore(before.sut.machine(), left, after.now);
+    let remaining = before.alarm.remaining_delay(before.now);
+    assert_eq!(remaining, Some(3 * SECOND));
+    let mut after = Rig::with_definition(alarm);
+    after
+        .alarm
+        .restore(before.alarm.machine(), remaining, after.now);
     assert_eq!(after.f64(90.0), Normal);
     assert_eq!(after.wait(3 * SECOND), Unacknowledged);
 }
 
 #[test]
 fn restored_alarm_keeps_its_state_until_a_sample_says_otherwise() {
-    let mut before = Rig::of(hi());
+    let mut before = Rig::with_definition(hi());
     before.f64(90.0);
-    before.sut.apply(Event::Acknowledge).unwrap();
-    let mut after = Rig::of(hi());
-    after.sut.restore(before.sut.machine(), None, after.now);
+    before.alarm.apply(Event::Acknowledge).unwrap();
+    let mut after = Rig::with_definition(hi());
+    after.alarm.restore(before.alarm.machine(), None, after.now);
     assert_eq!(after.wait(SECOND), State::Acknowledged);
     assert_eq!(after.f64(76.0), State::Acknowledged);
     assert_eq!(after.f64(70.0), Normal);
@@ -164,8 +169,8 @@ fn deviation_is_measured_from_the_setpoint_on_both_sides() {
     assert_eq!(sut.f64(60.0), Normal);
     assert_eq!(sut.f64(39.0), Unacknowledged);
     let input = Input::new(&Value::F64(39.0), Quality::GOOD);
-    sut.sut.set_operand(Some(40.0), Some(input), sut.now);
-    assert_eq!(sut.sut.state(), State::ReturnedUnacknowledged);
+    sut.alarm.set_operand(Some(40.0), Some(input), sut.now);
+    assert_eq!(sut.alarm.state(), State::ReturnedUnacknowledged);
 }
 
 #[test]
@@ -177,9 +182,9 @@ fn limit_without_a_known_variable_keeps_the_state() {
     });
     assert_eq!(sut.f64(1e300), Normal);
     let input = Input::new(&Value::F64(1e300), Quality::GOOD);
-    sut.sut.set_operand(Some(5.0), Some(input), sut.now);
-    assert_eq!(sut.sut.state(), Unacknowledged);
-    sut.sut.set_operand(None, Some(input), sut.now);
+    sut.alarm.set_operand(Some(5.0), Some(input), sut.now);
+    assert_eq!(sut.alarm.state(), Unacknowledged);
+    sut.alarm.set_operand(None, Some(input), sut.now);
     assert_eq!(sut.f64(0.0), Unacknowledged);
 }
 
@@ -191,7 +196,7 @@ fn rate_of_change_is_the_change_within_the_time() {
         time: SECOND,
     });
     alarm.acknowledge = Acknowledge::Auto;
-    let mut sut = Rig::of(alarm);
+    let mut sut = Rig::with_definition(alarm);
     let step = Duration::from_millis(100);
     // 8 per second.
     for number in 0..30 {
@@ -209,10 +214,10 @@ fn rate_of_change_is_the_change_within_the_time() {
     }
     assert_eq!(raised_after, 2);
     // Without a new sample it clears when the change has left the window.
-    let due = sut.sut.due().unwrap();
-    assert!(due <= sut.now.saturating_add(SECOND));
+    let next_deadline = sut.alarm.next_deadline().unwrap();
+    assert!(next_deadline <= sut.now.saturating_add(SECOND));
     assert_eq!(sut.wait(2 * SECOND), Normal);
-    assert_eq!(sut.sut.due(), None);
+    assert_eq!(sut.alarm.next_deadline(), None);
 }
 
 /// What a rate remembers is lost with a restart; its alarm stays until there is a sample.
@@ -223,7 +228,7 @@ fn restored_rate_is_not_cleared_before_a_sample() {
         time: SECOND,
     });
     let active = Machine::from_parts(Unacknowledged, [false; 3]).unwrap();
-    sut.sut.restore(active, None, sut.now);
+    sut.alarm.restore(active, None, sut.now);
     assert_eq!(sut.wait(10 * SECOND), Unacknowledged);
     assert_eq!(sut.f64(5.0), State::ReturnedUnacknowledged);
 }
@@ -238,19 +243,19 @@ fn memory_of_a_rate_of_change_is_bounded() {
         sut.f64(f64::from(number));
         sut.now = sut.now.saturating_add(Duration::from_micros(37));
     }
-    let text = format!("{:?}", sut.sut);
-    assert!(text.matches("Part {").count() <= 65, "{text}");
+    let text = format!("{:?}", sut.alarm);
+    assert!(text.matches("Bucket {").count() <= 65, "{text}");
 }
 
 /// Behaviour: H-06, H-09.
 #[test]
 fn discrete_values_and_bits_raise_alarms() {
     let mut on_false = Rig::new(AlarmKind::Discrete { values: vec![0] });
-    assert_eq!(on_false.take(Value::Bool(true)), Normal);
-    assert_eq!(on_false.take(Value::Bool(false)), Unacknowledged);
+    assert_eq!(on_false.sample(Value::Bool(true)), Normal);
+    assert_eq!(on_false.sample(Value::Bool(false)), Unacknowledged);
     let mut faults = Rig::new(AlarmKind::Discrete { values: vec![2, 3] });
-    assert_eq!(faults.take(Value::Enum(1)), Normal);
-    assert_eq!(faults.take(Value::Enum(3)), Unacknowledged);
+    assert_eq!(faults.sample(Value::Enum(1)), Normal);
+    assert_eq!(faults.sample(Value::Enum(3)), Unacknowledged);
 
     let bits = |needed, invert| {
         [0b000, 0b001, 0b010, 0b110].map(|bits| {
@@ -259,7 +264,7 @@ fn discrete_values_and_bits_raise_alarms() {
                 invert,
                 select: 0b110,
             });
-            sut.take(Value::U32(bits)) == Unacknowledged
+            sut.sample(Value::U32(bits)) == Unacknowledged
         })
     };
     assert_eq!(bits(BitsNeeded::Any, 0), [false, false, true, true]);
@@ -273,33 +278,33 @@ fn discrete_values_and_bits_raise_alarms() {
 fn bad_quality_and_age_raise_alarms_of_every_type() {
     let mut sut = Rig::new(AlarmKind::BadQuality);
     let text = || Value::String("open".into());
-    assert_eq!(sut.take(text()), Normal);
+    assert_eq!(sut.sample(text()), Normal);
     let failed = Quality::bad(Reason::DeviceFailure);
-    assert_eq!(sut.take_with(text(), failed), Unacknowledged);
+    assert_eq!(sut.sample_with(text(), failed), Unacknowledged);
     let mut sut = Rig::new(AlarmKind::Stale);
     assert_eq!(sut.f64(1.0), Normal);
     let old = Quality::uncertain(Reason::Stale);
-    assert_eq!(sut.take_with(Value::F64(1.0), old), Unacknowledged);
+    assert_eq!(sut.sample_with(Value::F64(1.0), old), Unacknowledged);
 }
 
 #[test]
 fn suppressing_variable_hides_the_alarm() {
-    let mut sut = Rig::of(hi());
-    sut.sut.set_suppressed(&Value::Bool(true));
+    let mut sut = Rig::with_definition(hi());
+    sut.alarm.set_suppressed(&Value::Bool(true));
     assert_eq!(sut.f64(90.0), State::SuppressedByDesign);
-    assert_eq!(sut.sut.set_suppressed(&Value::String("x".into())), None);
-    sut.sut.set_suppressed(&Value::F64(0.0));
-    assert_eq!(sut.sut.state(), Unacknowledged);
+    assert_eq!(sut.alarm.set_suppressed(&Value::String("x".into())), None);
+    sut.alarm.set_suppressed(&Value::F64(0.0));
+    assert_eq!(sut.alarm.state(), Unacknowledged);
 }
 
 #[test]
 fn disabled_alarm_never_changes() {
     let mut alarm = hi();
     alarm.enabled = false;
-    let mut sut = Rig::of(alarm);
+    let mut sut = Rig::with_definition(alarm);
     assert_eq!(sut.f64(90.0), Normal);
     assert_eq!(
-        sut.sut.quiet_range(),
+        sut.alarm.quiet_range(),
         Some((f64::NEG_INFINITY, f64::INFINITY))
     );
 }
@@ -320,10 +325,10 @@ mod quiet {
             let level = [LimitLevel::LoLo, LimitLevel::Lo, LimitLevel::Hi, LimitLevel::HiHi][level];
             let mut alarm = AlarmDefinition::new(limit(level, 10.0, deadband));
             alarm.acknowledge = Acknowledge::Auto;
-            let mut sut = Rig::of(alarm);
+            let mut sut = Rig::with_definition(alarm);
             for value in values {
-                let (low, high) = sut.sut.quiet_range().unwrap();
-                let before = sut.sut.state();
+                let (low, high) = sut.alarm.quiet_range().unwrap();
+                let before = sut.alarm.state();
                 let after = sut.f64(value);
                 prop_assert_eq!(before == after, (low..=high).contains(&value));
             }
@@ -336,10 +341,10 @@ mod quiet {
 fn delay_that_has_passed_counts_before_a_later_sample() {
     let mut definition = hi();
     definition.on_delay = SECOND;
-    let mut rig = Rig::of(definition);
+    let mut rig = Rig::with_definition(definition);
     rig.f64(81.0);
     rig.now = rig.now.saturating_add(SECOND);
     assert_eq!(rig.f64(70.0), State::Unacknowledged);
-    assert_eq!(rig.sut.due(), Some(rig.now));
+    assert_eq!(rig.alarm.next_deadline(), Some(rig.now));
     assert_eq!(rig.wait(Duration::ZERO), State::Normal);
 }

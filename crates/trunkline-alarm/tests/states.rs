@@ -5,19 +5,19 @@
 use trunkline_alarm::{Event, Machine, Rules, State};
 
 const AUTO: Rules = Rules {
-    acknowledges_itself: true,
+    auto_acknowledges: true,
     is_latched: false,
 };
 const USER: Rules = Rules {
-    acknowledges_itself: false,
+    auto_acknowledges: false,
     is_latched: false,
 };
 const LATCHED: Rules = Rules {
-    acknowledges_itself: false,
+    auto_acknowledges: false,
     is_latched: true,
 };
 const LATCHED_AUTO: Rules = Rules {
-    acknowledges_itself: true,
+    auto_acknowledges: true,
     is_latched: true,
 };
 

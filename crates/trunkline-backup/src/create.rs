@@ -339,7 +339,7 @@ impl<'a> Run<'a, '_> {
     fn copy_store(&mut self, store: &Path) -> Result<(), Error> {
         let place = self.place(STORE)?;
         self.copy_database(store, &place)?;
-        let contents = trunkline_store::settle(&place).map_err(|mut error| {
+        let contents = trunkline_store::complete_copy(&place).map_err(|mut error| {
             error.location = store.display().to_string();
             Error::Store(error)
         })?;

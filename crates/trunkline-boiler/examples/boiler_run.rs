@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p trunkline-boiler --example boiler_run`.
 
-#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+#![allow(clippy::print_stdout, reason = "the example prints its results")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,7 +11,7 @@ use trunkline_boiler::{Options, SimServer};
 use trunkline_io::{IoServer, Scan};
 use trunkline_types::{Tick, Timestamp, Value};
 
-const SHOWN: [&str; 13] = [
+const COLUMNS: [&str; 13] = [
     "level",
     "feed",
     "feedwater/flow",
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{count} variables");
     println!(
         "   s{}",
-        SHOWN
+        COLUMNS
             .map(|name| format!(" {:>9}", &name[name.len().saturating_sub(9)..]))
             .concat()
     );
@@ -61,9 +61,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         if let Some((name, value)) = change {
             let item = plant.item(name).ok_or("no such item")?;
             match plant.send(item, &value, now, wall) {
-                Ok(holds) => {
-                    println!("     {name} set to {holds:?}");
-                    values.insert(item.0, holds);
+                Ok(new_value) => {
+                    println!("     {name} set to {new_value:?}");
+                    values.insert(item.0, new_value);
                 }
                 Err(refusal) => println!("     refused: {refusal}"),
             }
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         if step % 100 == 0 {
-            let shown = SHOWN.map(|name| {
+            let cells = COLUMNS.map(|name| {
                 let item = plant.item(&format!("boiler/{name}"));
                 let value = item.and_then(|item| values.get(&item.0)?.as_f64());
                 format!(" {:9.3}", value.unwrap_or(f64::NAN))
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 Some(Value::String(text)) => text.as_ref(),
                 _ => "",
             };
-            println!("{:4}{}  {message}", step / 10, shown.concat());
+            println!("{:4}{}  {message}", step / 10, cells.concat());
         }
     }
     Ok(())

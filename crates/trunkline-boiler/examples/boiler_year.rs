@@ -4,7 +4,7 @@
 //! A soak test of a few minutes: `cargo run --release -p trunkline-boiler --example boiler_year`.
 //! To simulate another period, add the number of days.
 
-#![allow(clippy::print_stdout, reason = "it says how far it is")]
+#![allow(clippy::print_stdout, reason = "the example reports its progress")]
 
 use std::error::Error;
 
@@ -26,14 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     for hour in 0..days * 24 {
         match hour % 12 {
             11 => rig.disturb(&mut rng),
-            0 => rig.put_back(),
-            // The water is back by now.
+            0 => rig.restore_setpoints(),
+            // The water level has recovered by now.
             1 => rig.relight(),
             _ => {}
         }
         rig.run_an_hour()?;
         rig.check(hour % 12 >= 4 && hour % 12 <= 10)
-            .map_err(|what| format!("hour {hour}: {what}"))?;
+            .map_err(|problem| format!("hour {hour}: {problem}"))?;
         if hour % (24 * 30) == 0 {
             println!(
                 "day {}: level {:.1} %",
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    println!("{days} days: nothing made, nothing lost, nothing broken");
+    println!("{days} days: mass and energy were conserved, and the plant stayed within its limits");
     Ok(())
 }
 
@@ -89,22 +89,22 @@ impl Rig {
     }
 
     fn disturb(&mut self, rng: &mut fastrand::Rng) {
-        let share = rng.f64();
+        let fraction = rng.f64();
         let mode = Value::Enum(rng.u32(0..3));
         match rng.u8(0..9) {
-            0 => self.put("boiler/setpoint", Value::F64(30.0 + 55.0 * share)),
-            1 => self.put("boiler/feed", Value::F64(100.0 * share)),
+            0 => self.put("boiler/setpoint", Value::F64(30.0 + 55.0 * fraction)),
+            1 => self.put("boiler/feed", Value::F64(100.0 * fraction)),
             2 => self.put("boiler/pump/mode", mode),
             3 => self.put("boiler/burner/mode", mode),
-            4 => self.put("boiler/steam/setpoint", Value::F64(6.0 + 5.5 * share)),
-            5 => self.put("boiler/steam/demand", Value::F64(100.0 * share)),
-            6 => self.put("valves/FV105/command", Value::F64(100.0 * share)),
+            4 => self.put("boiler/steam/setpoint", Value::F64(6.0 + 5.5 * fraction)),
+            5 => self.put("boiler/steam/demand", Value::F64(100.0 * fraction)),
+            6 => self.put("valves/FV105/command", Value::F64(100.0 * fraction)),
             7 => self.put("valves/XV110/command", Value::Bool(true)),
-            _ => self.put("boiler/tank/setpoint", Value::F64(30.0 + 60.0 * share)),
+            _ => self.put("boiler/tank/setpoint", Value::F64(30.0 + 60.0 * fraction)),
         }
     }
 
-    fn put_back(&mut self) {
+    fn restore_setpoints(&mut self) {
         self.put("boiler/setpoint", Value::F64(70.0));
         self.put("boiler/pump/mode", Value::Enum(2));
         self.put("boiler/steam/setpoint", Value::F64(10.0));
@@ -119,7 +119,7 @@ impl Rig {
         self.put("boiler/burner/mode", Value::Enum(2));
     }
 
-    fn check(&mut self, settled: bool) -> Result<(), Box<dyn Error>> {
+    fn check(&mut self, is_settled: bool) -> Result<(), Box<dyn Error>> {
         for (name, low, high) in [
             ("boiler/balance/mass_error", 0.0, 0.0),
             ("boiler/balance/energy_error", 0.0, 0.0),
@@ -130,17 +130,17 @@ impl Rig {
             ("boiler/tank/temperature", 5.0, 106.0),
             ("boiler/drum/metal_temperature", 20.0, 280.0),
         ] {
-            self.expect(name, low, high)?;
+            self.check_range(name, low, high)?;
         }
-        if settled {
-            self.expect("boiler/level", 68.0, 72.0)?;
-            self.expect("boiler/drum/pressure", 9.7, 10.3)?;
-            self.expect("boiler/tank/level", 66.0, 74.0)?;
+        if is_settled {
+            self.check_range("boiler/level", 68.0, 72.0)?;
+            self.check_range("boiler/drum/pressure", 9.7, 10.3)?;
+            self.check_range("boiler/tank/level", 66.0, 74.0)?;
         }
         Ok(())
     }
 
-    fn expect(&mut self, name: &str, low: f64, high: f64) -> Result<(), Box<dyn Error>> {
+    fn check_range(&mut self, name: &str, low: f64, high: f64) -> Result<(), Box<dyn Error>> {
         let value = self.read(name)?;
         if (low..=high).contains(&value) {
             return Ok(());

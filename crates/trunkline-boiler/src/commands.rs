@@ -19,7 +19,7 @@ pub enum Target {
     PressureSetpoint,
     /// Setpoint of the feed tank level.
     TankSetpoint,
-    /// Amplitude of the variation of the users' draw.
+    /// Amplitude of the variation of the steam demand.
     Variation,
     /// Fire in mode MANUAL.
     Firing,
@@ -157,7 +157,7 @@ fn set_pump_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendRef
         0 => PumpMode::Off,
         1 => PumpMode::Manual,
         2 => PumpMode::Auto,
-        other => return Err(no_label(item, other)),
+        other => return Err(unknown_label(item, other)),
     };
     if mode != PumpMode::Off && plant.controls.tank_low {
         let level = plant.tank_level();
@@ -183,10 +183,10 @@ fn set_burner_mode(plant: &mut Plant, item: &str, mode: u32) -> Result<(), SendR
         0 => BurnerMode::Off,
         1 => BurnerMode::Manual,
         2 => BurnerMode::Auto,
-        other => return Err(no_label(item, other)),
+        other => return Err(unknown_label(item, other)),
     };
-    let burns = !matches!(plant.controls.burner, BurnerState::Off | BurnerState::Trip);
-    if mode != BurnerMode::Off && !burns {
+    let is_running = !matches!(plant.controls.burner, BurnerState::Off | BurnerState::Trip);
+    if mode != BurnerMode::Off && !is_running {
         if plant.level < p::LOW_WATER {
             let rule = format!(
                 "the burner does not start at a drum level of {:.1} %, low water is {} %; raise \
@@ -240,7 +240,7 @@ fn wrong_type(item: &str, expected: &str, given: &Value) -> SendRefusal {
     }
 }
 
-fn no_label(item: &str, number: u32) -> SendRefusal {
+fn unknown_label(item: &str, number: u32) -> SendRefusal {
     let (item, given) = (item.into(), f64::from(number));
     SendRefusal::OutOfRange {
         item,

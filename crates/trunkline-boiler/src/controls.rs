@@ -74,7 +74,8 @@ pub struct Pi {
     /// Output per error, % per unit.
     pub gain: f64,
     pub reset_seconds: f64,
-    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward does most of the work.
+    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the
+    /// output.
     pub integral: f64,
     /// Setpoint minus value at the last step.
     pub error: f64,
@@ -95,23 +96,23 @@ impl Pi {
 
     /// Computes one step. While the output is at a limit, an error that would drive it further does
     /// not change the integral.
-    fn step(&mut self, error: f64, forward: f64, lowest: f64) -> f64 {
+    fn step(&mut self, error: f64, feed_forward: f64, output_min: f64) -> f64 {
         self.error = error;
-        let wanted = forward + self.gain * error + self.integral;
-        self.output = wanted.clamp(lowest, 100.0);
-        if wanted == self.output || (wanted - self.output) * error < 0.0 {
+        let unlimited = feed_forward + self.gain * error + self.integral;
+        self.output = unlimited.clamp(output_min, 100.0);
+        if unlimited == self.output || (unlimited - self.output) * error < 0.0 {
             self.integral += self.gain * error * p::STEP_SECONDS / self.reset_seconds;
             self.integral = self.integral.clamp(-INTEGRAL_MAX, INTEGRAL_MAX);
         }
         self.output
     }
 
-    /// Tracks an output that is set elsewhere, so that the controller takes over without a bump,
-    /// within the limit of the integral.
-    fn follow(&mut self, error: f64, forward: f64, output: f64) {
+    /// Tracks an output that is set elsewhere, so that the transfer to this controller is bumpless,
+    /// within the limit of the integral part.
+    fn track(&mut self, error: f64, feed_forward: f64, output: f64) {
         self.error = error;
         self.output = output;
-        let integral = output - forward - self.gain * error;
+        let integral = output - feed_forward - self.gain * error;
         self.integral = integral.clamp(-INTEGRAL_MAX, INTEGRAL_MAX);
     }
 }
@@ -188,9 +189,9 @@ impl Controls {
 
     /// Computes one step: reads the plant and sets the commands of its valves.
     pub fn step(&mut self, plant: &PlantState, valves: &mut [Valve]) {
-        self.protect(plant);
-        self.feed(plant);
-        self.fire(plant);
+        self.update_protections(plant);
+        self.control_feed(plant);
+        self.control_burner(plant);
         let burning = matches!(self.burner, BurnerState::Ignition | BurnerState::Run);
         let fire = match self.burner {
             BurnerState::Ignition => p::FIRE_MIN,
@@ -209,10 +210,10 @@ impl Controls {
                 fire
             },
         );
-        let tank_error = self.tank_setpoint - plant.tank_level;
-        command(Tag::LV103, 25.0 + 10.0 * tank_error);
-        let tank_colder = p::TANK_TEMPERATURE - plant.tank_temperature;
-        command(Tag::TV104, 30.0 + 20.0 * tank_colder);
+        let level_error = self.tank_setpoint - plant.tank_level;
+        command(Tag::LV103, 25.0 + 10.0 * level_error);
+        let temperature_error = p::TANK_TEMPERATURE_SETPOINT - plant.tank_temperature;
+        command(Tag::TV104, 30.0 + 20.0 * temperature_error);
     }
 
     /// Records an event as a sentence for people.
@@ -221,21 +222,21 @@ impl Controls {
         self.events = self.events.saturating_add(1);
     }
 
-    fn protect(&mut self, plant: &PlantState) {
-        let lasting = if plant.level < p::LOW_WATER {
+    fn update_protections(&mut self, plant: &PlantState) {
+        let change = if plant.level < p::LOW_WATER {
             p::STEP_SECONDS
         } else {
             f64::NEG_INFINITY
         };
-        self.low_water_seconds = (self.low_water_seconds + lasting).max(0.0);
+        self.low_water_seconds = (self.low_water_seconds + change).max(0.0);
         self.low_water = self.low_water_seconds >= p::LOW_WATER_SECONDS;
         self.high_pressure = plant.pressure > p::HIGH_PRESSURE;
-        let too_high = if self.high_water {
+        let high_limit = if self.high_water {
             p::HIGH_WATER_RESET
         } else {
             p::HIGH_WATER
         };
-        let high_water = plant.level > too_high;
+        let high_water = plant.level > high_limit;
         if high_water && !self.high_water {
             self.record_event(format!(
                 "Feed valve closed: high water, {:.1} %",
@@ -243,12 +244,12 @@ impl Controls {
             ));
         }
         self.high_water = high_water;
-        let too_empty = if self.tank_low {
+        let low_limit = if self.tank_low {
             p::TANK_LOW_RESET
         } else {
             p::TANK_LOW
         };
-        let tank_low = plant.tank_level < too_empty;
+        let tank_low = plant.tank_level < low_limit;
         if tank_low && !self.tank_low {
             self.record_event(format!(
                 "Feed pump stopped: feed tank at {:.1} %",
@@ -258,40 +259,42 @@ impl Controls {
         self.tank_low = tank_low;
     }
 
-    fn feed(&mut self, plant: &PlantState) {
-        let runs = self.pump_mode != PumpMode::Off && !self.tank_low;
-        if runs && !self.pump_runs {
+    fn control_feed(&mut self, plant: &PlantState) {
+        let pump_runs = self.pump_mode != PumpMode::Off && !self.tank_low;
+        if pump_runs && !self.pump_runs {
             self.pump_starts = self.pump_starts.saturating_add(1);
         }
-        self.pump_runs = runs;
+        self.pump_runs = pump_runs;
         let error = self.level_setpoint - plant.level;
-        let forward = FEED_PER_STEAM * plant.steam;
+        let feed_forward = FEED_PER_STEAM * plant.steam;
         match self.pump_mode {
-            PumpMode::Auto if runs && !self.high_water => {
-                self.feed = self.level.step(error, forward, 0.0);
+            PumpMode::Auto if pump_runs && !self.high_water => {
+                self.feed = self.level.step(error, feed_forward, 0.0);
             }
-            PumpMode::Auto | PumpMode::Manual => self.level.follow(error, forward, self.feed),
+            PumpMode::Auto | PumpMode::Manual => self.level.track(error, feed_forward, self.feed),
             PumpMode::Off => {
                 self.feed = 0.0;
-                self.level.follow(error, forward, 0.0);
+                self.level.track(error, feed_forward, 0.0);
             }
         }
     }
 
-    fn fire(&mut self, plant: &PlantState) {
+    fn control_burner(&mut self, plant: &PlantState) {
         self.sequence_seconds += p::STEP_SECONDS;
         let cause = match (self.low_water, self.high_pressure) {
             (true, _) => Some(TripCause::LowWater),
             (_, true) => Some(TripCause::HighPressure),
             _ => None,
         };
-        let stopped = matches!(self.burner, BurnerState::Off | BurnerState::Trip);
-        let above = plant.pressure - self.pressure_setpoint;
+        let is_stopped = matches!(self.burner, BurnerState::Off | BurnerState::Trip);
+        let pressure_excess = plant.pressure - self.pressure_setpoint;
         match (self.burner, cause) {
-            (_, Some(cause)) if !stopped => self.shut_down(cause, plant),
+            (_, Some(cause)) if !is_stopped => self.shut_down(cause, plant),
             (BurnerState::Trip, _) => {}
             _ if self.burner_mode == BurnerMode::Off => self.set_burner_state(BurnerState::Off),
-            (BurnerState::Off, None) if self.burner_mode == BurnerMode::Manual || above < -0.3 => {
+            (BurnerState::Off, None)
+                if self.burner_mode == BurnerMode::Manual || pressure_excess < -0.3 =>
+            {
                 self.record_event("Burner starts: purge".into());
                 self.set_burner_state(BurnerState::Purge);
             }
@@ -303,7 +306,9 @@ impl Controls {
                 self.record_event("Burner running".into());
                 self.set_burner_state(BurnerState::Run);
             }
-            (BurnerState::Run, _) if self.burner_mode == BurnerMode::Auto && above > 1.0 => {
+            (BurnerState::Run, _)
+                if self.burner_mode == BurnerMode::Auto && pressure_excess > 1.0 =>
+            {
                 self.record_event(format!(
                     "Burner stops: pressure reached, {:.1} bar",
                     plant.pressure
@@ -312,17 +317,23 @@ impl Controls {
             }
             _ => {}
         }
-        let forward = FIRE_PER_STEAM * plant.steam;
-        let lowest = p::FIRE_MIN;
+        let feed_forward = FIRE_PER_STEAM * plant.steam;
+        let output_min = p::FIRE_MIN;
         match (self.burner, self.burner_mode) {
             (BurnerState::Run, BurnerMode::Auto) => {
-                self.firing = self.pressure.step(-above, forward, lowest);
+                self.firing = self
+                    .pressure
+                    .step(-pressure_excess, feed_forward, output_min);
             }
-            (BurnerState::Run, _) => self.pressure.follow(-above, forward, self.firing),
+            (BurnerState::Run, _) => {
+                self.pressure
+                    .track(-pressure_excess, feed_forward, self.firing)
+            }
             // The burner always starts at the lowest fire.
             (_, BurnerMode::Auto) => {
-                self.firing = lowest;
-                self.pressure.follow(-above, forward, lowest);
+                self.firing = output_min;
+                self.pressure
+                    .track(-pressure_excess, feed_forward, output_min);
             }
             _ => {}
         }

@@ -32,15 +32,15 @@ pub struct Flows {
     /// Ratio of supplied to stoichiometric air; 0 without fire.
     pub air_ratio: f64,
     /// Heat of combustion, W.
-    pub fire: f64,
+    pub combustion_power: f64,
     /// Heat carried by the flue gas, W.
-    pub flue: f64,
+    pub flue_heat: f64,
     /// Heat from metal to water, W.
-    pub boiling: f64,
+    pub heat_to_water: f64,
     /// Heat from the metal to the boiler house, W.
-    pub loss: f64,
+    pub metal_heat_loss: f64,
     /// Heat from the feed tank to the boiler house, W.
-    pub tank_loss: f64,
+    pub tank_heat_loss: f64,
     /// Power of the feed pump's motor, W.
-    pub pump: f64,
+    pub pump_power: f64,
 }

@@ -16,7 +16,7 @@ pub enum Instrument {
     /// Vibration of the pump, one waveform per slow cycle.
     Vibration,
     /// RMS value of the last waveform.
-    VibrationEffective,
+    VibrationRms,
     /// Wall temperatures along the tubes.
     Tubes,
     /// Temperatures over the furnace's cross-section.
@@ -39,7 +39,7 @@ pub struct Instruments {
     pub skipped_nanos: u64,
     telegrams: u16,
     vibration_phase: u64,
-    vibration_effective: f64,
+    vibration_rms: f64,
     last_start: Option<(u32, Timestamp)>,
 }
 
@@ -53,7 +53,7 @@ impl Instruments {
             skipped_nanos: 0,
             telegrams: 0,
             vibration_phase: 0,
-            vibration_effective: 0.0,
+            vibration_rms: 0.0,
             last_start: None,
         }
     }
@@ -67,10 +67,10 @@ impl Instruments {
     pub fn read(&mut self, instrument: Instrument, plant: &Plant, wall: Timestamp) -> Value {
         match instrument {
             Instrument::Vibration => self.vibration(plant, wall),
-            Instrument::VibrationEffective => Value::F64(self.vibration_effective),
+            Instrument::VibrationRms => Value::F64(self.vibration_rms),
             Instrument::Tubes => {
                 let tubes = (0..TUBES)
-                    .map(|n| tube(plant, n) + 0.2 * self.noise())
+                    .map(|n| tube_temperature(plant, n) + 0.2 * self.noise())
                     .collect();
                 Value::Array(Arc::new(Array::vector(Elements::F64(tubes))))
             }
@@ -92,26 +92,26 @@ impl Instruments {
     fn vibration(&mut self, plant: &Plant, wall: Timestamp) -> Value {
         let speed = plant.pump_speed;
         let load = 1.0 + plant.flows.feed / 10.0;
-        let mut squares = 0.0;
+        let mut sum_of_squares = 0.0;
         let samples: Vec<f64> = (0..VIBRATION_SAMPLES as u64)
-            .map(|n| {
+            .map(|index| {
                 // Every partial completes whole periods within VIBRATION_RATE samples.
-                let turn = |hertz: u64| {
-                    let position = (self.vibration_phase + n) * hertz % VIBRATION_RATE;
+                let sine = |hertz: u64| {
+                    let position = (self.vibration_phase + index) * hertz % VIBRATION_RATE;
                     (std::f64::consts::TAU * position as f64 / VIBRATION_RATE as f64).sin()
                 };
-                let shaft = 1.2 * turn(49) + 0.5 * turn(98) + 0.35 * load * turn(245);
+                let shaft = 1.2 * sine(49) + 0.5 * sine(98) + 0.35 * load * sine(245);
                 let sample = speed * speed * shaft + 0.05 * self.noise();
-                squares += sample * sample;
+                sum_of_squares += sample * sample;
                 sample
             })
             .collect();
         self.vibration_phase = (self.vibration_phase + samples.len() as u64) % VIBRATION_RATE;
-        self.vibration_effective = (squares / samples.len() as f64).sqrt();
+        self.vibration_rms = (sum_of_squares / samples.len() as f64).sqrt();
         let dt = 1.0 / VIBRATION_RATE as f64;
-        let length = (samples.len() as f64 * dt * 1e9) as i64;
+        let duration_nanos = (samples.len() as f64 * dt * 1e9) as i64;
         Value::Waveform(Arc::new(Waveform {
-            t0: wall.saturating_add_nanos(-length),
+            t0: wall.saturating_add_nanos(-duration_nanos),
             dt,
             samples: Elements::F64(samples),
             attributes: [("unit".into(), Value::String("mm/s".into()))].into(),
@@ -125,11 +125,13 @@ impl Instruments {
         let mut cells = Vec::with_capacity((rows * columns) as usize);
         for row in 0..rows {
             for column in 0..columns {
-                let off = |n: u32, of: u32| (f64::from(n) + 0.5) / f64::from(of) * 2.0 - 1.0;
-                let distance = off(row, rows).powi(2) + off(column, columns).powi(2);
-                let share = (0.75 - 0.35 * distance).max(0.05);
+                let centered = |index: u32, count: u32| {
+                    (f64::from(index) + 0.5) / f64::from(count) * 2.0 - 1.0
+                };
+                let distance = centered(row, rows).powi(2) + centered(column, columns).powi(2);
+                let flame_fraction = (0.75 - 0.35 * distance).max(0.05);
                 let noise = 3.0 * self.noise();
-                cells.push((wall + (flame - wall) * share + noise) as f32);
+                cells.push((wall + (flame - wall) * flame_fraction + noise) as f32);
             }
         }
         match Array::new(vec![rows, columns], Elements::F32(cells)) {
@@ -139,7 +141,7 @@ impl Instruments {
     }
 
     /// Returns the telegram: `TL`, a counter, the status word, level in 0.01 %, pressure in mbar,
-    /// and a sum over all of them; little-endian.
+    /// and a checksum over all of them; little-endian.
     fn telegram(&mut self, plant: &Plant) -> Value {
         self.telegrams = self.telegrams.wrapping_add(1);
         let mut bytes = b"TL".to_vec();
@@ -147,10 +149,10 @@ impl Instruments {
         bytes.extend(status(plant).to_le_bytes());
         bytes.extend(((plant.level * 100.0) as i16).to_le_bytes());
         bytes.extend(((plant.pressure() * 1000.0) as u16).to_le_bytes());
-        let sum = bytes
-            .iter()
-            .fold(0u16, |sum, byte| sum.wrapping_add(u16::from(*byte)));
-        bytes.extend(sum.to_le_bytes());
+        let checksum = bytes.iter().fold(0u16, |checksum, byte| {
+            checksum.wrapping_add(u16::from(*byte))
+        });
+        bytes.extend(checksum.to_le_bytes());
         Value::Bytes(bytes.into())
     }
 
@@ -159,11 +161,12 @@ impl Instruments {
     fn last_start(&mut self, plant: &Plant, wall: Timestamp) -> Timestamp {
         let starts = plant.controls.burner_starts;
         match self.last_start {
-            Some((known, time)) if known == starts => time,
+            Some((counted, time)) if counted == starts => time,
             _ => {
-                let ago = plant.steps.saturating_sub(plant.burner_started_at);
-                let ago = i64::try_from(ago.saturating_mul(p::STEP_NANOS)).unwrap_or(i64::MAX);
-                let time = wall.saturating_add_nanos(-ago);
+                let elapsed = plant.steps.saturating_sub(plant.burner_started_at);
+                let elapsed =
+                    i64::try_from(elapsed.saturating_mul(p::STEP_NANOS)).unwrap_or(i64::MAX);
+                let time = wall.saturating_add_nanos(-elapsed);
                 self.last_start = Some((starts, time));
                 time
             }
@@ -190,7 +193,7 @@ pub fn status(plant: &Plant) -> u32 {
 }
 
 /// Returns the wall temperature of a tube: highest in the middle, where the flame is.
-pub fn tube(plant: &Plant, n: usize) -> f64 {
+pub fn tube_temperature(plant: &Plant, n: usize) -> f64 {
     let water = plant.drum.state.temperature;
     let position = (n as f64 + 0.5) / TUBES as f64 * 2.0 - 1.0;
     water + (plant.metal_temperature - water) * (1.3 - 0.9 * position * position)

@@ -91,9 +91,9 @@ pub struct SimServer {
     variables: Vec<Variable>,
     by_item: BTreeMap<String, u32>,
     published: Vec<Option<(Value, Quality)>>,
-    ran_until: Option<Tick>,
+    simulated_until: Option<Tick>,
     remainder_nanos: u64,
-    slow_since: Option<Tick>,
+    slow_period_start: Option<Tick>,
     health: Health,
 }
 
@@ -149,26 +149,26 @@ impl SimServer {
             options,
             variables,
             by_item,
-            ran_until: None,
+            simulated_until: None,
             remainder_nanos: 0,
-            slow_since: None,
+            slow_period_start: None,
             health: Health::default(),
         }
     }
 
     /// Runs the plant until `now`. Returns the plant time that was skipped, if any.
     fn run(&mut self, now: Tick) -> Option<Duration> {
-        let until = self.ran_until?;
-        let passed = duration_nanos(now.since(until));
-        self.ran_until = Some(now.max(until));
-        self.remainder_nanos = self.remainder_nanos.saturating_add(passed);
-        let due = self.remainder_nanos / STEP_NANOS;
+        let simulated_until = self.simulated_until?;
+        let elapsed = duration_nanos(now.since(simulated_until));
+        self.simulated_until = Some(now.max(simulated_until));
+        self.remainder_nanos = self.remainder_nanos.saturating_add(elapsed);
+        let due_steps = self.remainder_nanos / STEP_NANOS;
         self.remainder_nanos %= STEP_NANOS;
-        let steps = due.min(duration_nanos(CATCH_UP_MAX) / STEP_NANOS);
+        let steps = due_steps.min(duration_nanos(CATCH_UP_MAX) / STEP_NANOS);
         for _ in 0..steps {
             self.plant.step();
         }
-        let skipped = (due - steps).saturating_mul(STEP_NANOS);
+        let skipped = (due_steps - steps).saturating_mul(STEP_NANOS);
         if skipped == 0 {
             return None;
         }
@@ -180,10 +180,10 @@ impl SimServer {
     /// Returns true if the slow readings are due, and starts their next period.
     fn slow_is_due(&mut self, now: Tick) -> bool {
         let due = self
-            .slow_since
-            .is_none_or(|since| now.since(since) >= SLOW_PERIOD);
+            .slow_period_start
+            .is_none_or(|start| now.since(start) >= SLOW_PERIOD);
         if due {
-            self.slow_since = Some(now);
+            self.slow_period_start = Some(now);
         }
         due
     }
@@ -201,7 +201,7 @@ impl SimServer {
                 };
                 measured(value + noise, variable.properties.range)
             }
-            Source::Known(read) => (read(&self.plant), Quality::GOOD),
+            Source::Exact(read) => (read(&self.plant), Quality::GOOD),
             Source::Valve(tag, read) => (read(self.plant.valves.get(*tag)?), Quality::GOOD),
             Source::Channel(channel) => channel.read(&self.plant, &mut self.instruments),
             Source::Instrument(instrument) => (
@@ -236,7 +236,7 @@ impl SimServer {
         u32::try_from(self.variables.len()).unwrap_or(u32::MAX)
     }
 
-    fn not_open(&mut self) -> Result<(), IoError> {
+    fn record_not_open(&mut self) -> Result<(), IoError> {
         self.health.record_caller_error(&IoError::NotOpen);
         Err(IoError::NotOpen)
     }
@@ -245,11 +245,11 @@ impl SimServer {
 impl IoServer for SimServer {
     fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
         let library = |library: &'static str, description: &str| {
-            let of_it = self
+            let in_library = self
                 .variables
                 .iter()
                 .filter(|variable| variable.library == library);
-            let variables = of_it.map(|variable| {
+            let variables = in_library.map(|variable| {
                 let mut properties = variable.properties.clone();
                 properties.source = format!("{name}:{}", variable.item());
                 VariableDefinition {
@@ -278,17 +278,17 @@ impl IoServer for SimServer {
     }
 
     fn open(&mut self, now: Tick, _wall: Timestamp) -> Result<(), IoError> {
-        self.ran_until = Some(now);
+        self.simulated_until = Some(now);
         self.remainder_nanos = 0;
-        self.slow_since = None;
+        self.slow_period_start = None;
         self.published.fill(None);
         self.health.record_open();
         Ok(())
     }
 
     fn scan(&mut self, now: Tick, wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
-        if self.ran_until.is_none() {
-            return self.not_open();
+        if self.simulated_until.is_none() {
+            return self.record_not_open();
         }
         let skipped = self.run(now);
         let slow = self.slow_is_due(now);
@@ -320,8 +320,8 @@ impl IoServer for SimServer {
         wall: Timestamp,
         scan: &mut Scan,
     ) -> Result<(), IoError> {
-        if self.ran_until.is_none() {
-            return self.not_open();
+        if self.simulated_until.is_none() {
+            return self.record_not_open();
         }
         if item.index() >= self.variables.len() {
             let error = IoError::UnknownItem {
@@ -359,9 +359,9 @@ impl IoServer for SimServer {
             },
         };
         self.health.record_send(&outcome);
-        if let (Ok(now_holds), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
+        if let (Ok(new_value), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
             // The caller gets the value in the answer, so the next scan need not publish it.
-            *published = Some((now_holds.clone(), Quality::GOOD.with_simulated(true)));
+            *published = Some((new_value.clone(), Quality::GOOD.with_simulated(true)));
         }
         outcome
     }
@@ -397,7 +397,7 @@ fn publish_rule(source: &Source) -> PublishRule {
     match source {
         Source::Measured(..) => PublishRule::EveryScan,
         Source::Channel(channel) if channel.is_wired() => PublishRule::EveryScan,
-        Source::Channel(_) | Source::Known(_) | Source::Valve(..) => PublishRule::OnChange,
+        Source::Channel(_) | Source::Exact(_) | Source::Valve(..) => PublishRule::OnChange,
         Source::Instrument(Instrument::LastStart | Instrument::Skipped) => PublishRule::OnChange,
         Source::Instrument(_) => PublishRule::Slow,
     }

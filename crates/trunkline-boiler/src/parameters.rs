@@ -13,27 +13,27 @@ pub const STEP_NANOS: u64 = 100_000_000;
 /// Volume of water and steam, m³.
 pub const DRUM_VOLUME: f64 = 3.0;
 /// Volume of water at level 0 %, m³.
-pub const LEVEL_ZERO: f64 = 1.90;
+pub const LEVEL_ZERO_VOLUME: f64 = 1.90;
 /// Volume of water between level 0 % and 100 %, m³.
-pub const LEVEL_SPAN: f64 = 0.33;
+pub const LEVEL_SPAN_VOLUME: f64 = 0.33;
 /// Height between level 0 % and 100 %, mm.
 pub const LEVEL_HEIGHT_MM: f64 = 300.0;
 /// Amount of steam bubbles below the surface, as seconds of steam production.
 pub const BUBBLE_SECONDS: f64 = 0.08;
 /// Time constant with which the bubbles follow the steam production, s.
-pub const BUBBLE_LAG: f64 = 3.0;
+pub const BUBBLE_TIME_CONSTANT: f64 = 3.0;
 /// Volume of water below the lowest pipe, which cannot be drawn from the drum, m³.
-pub const BLOW_DOWN_NOZZLE: f64 = 1.0;
+pub const BLOW_DOWN_VOLUME_MIN: f64 = 1.0;
 
 // Metal: tubes, drum, brickwork
 /// Heat capacity, J/K.
-pub const METAL_CAPACITY: f64 = 2.45e6;
+pub const METAL_HEAT_CAPACITY: f64 = 2.45e6;
 /// Heat transfer to the water, W/K.
 pub const METAL_TO_WATER: f64 = 2.0e5;
 /// Heat lost to the boiler house, W/K.
 pub const METAL_TO_AMBIENT: f64 = 150.0;
 /// Temperature of the boiler house, °C.
-pub const AMBIENT: f64 = 25.0;
+pub const AMBIENT_TEMPERATURE: f64 = 25.0;
 
 // Burner
 /// Lower heating value of methane, J/kg.
@@ -43,11 +43,11 @@ pub const FUEL_MAX: f64 = 0.17;
 /// Air for 1 kg of fuel without excess, kg.
 pub const AIR_STOICHIOMETRIC: f64 = 17.2;
 /// Air during the purge, kg/s.
-pub const AIR_PURGE: f64 = 2.0;
+pub const PURGE_AIR: f64 = 2.0;
 /// Mean heat capacity of air, J/(kg K).
-pub const AIR_CAPACITY: f64 = 1010.0;
+pub const AIR_HEAT_CAPACITY: f64 = 1010.0;
 /// Mean heat capacity of wet flue gas, J/(kg K).
-pub const GAS_CAPACITY: f64 = 1200.0;
+pub const GAS_HEAT_CAPACITY: f64 = 1200.0;
 /// Lowest fire, % of full fire.
 pub const FIRE_MIN: f64 = 10.0;
 /// Seconds of purge before ignition.
@@ -57,31 +57,31 @@ pub const IGNITION_SECONDS: f64 = 3.0;
 
 // Steam
 /// Main steam valve: flow at full travel per pressure difference of Stodola's law, kg/(s bar).
-pub const STEAM_VALVE: f64 = 0.436;
+pub const STEAM_VALVE_FLOW: f64 = 0.436;
 /// Pressure after the main steam valve, bar.
 pub const HEADER_PRESSURE: f64 = 4.0;
 /// Safety valve: flow per pressure at full lift, kg/(s bar).
-pub const SAFETY_VALVE: f64 = 0.42;
+pub const SAFETY_VALVE_FLOW: f64 = 0.42;
 /// Pressure at which the safety valve lifts, bar.
-pub const SAFETY_LIFT: f64 = 12.5;
+pub const SAFETY_LIFT_PRESSURE: f64 = 12.5;
 /// Pressure at which the safety valve closes again, bar.
-pub const SAFETY_RESEAT: f64 = 12.0;
+pub const SAFETY_RESEAT_PRESSURE: f64 = 12.0;
 /// Roof vent: flow per pressure, kg/(s bar).
-pub const VENT_VALVE: f64 = 0.05;
+pub const VENT_VALVE_FLOW: f64 = 0.05;
 /// Atmospheric pressure, bar.
-pub const ATMOSPHERE: f64 = 1.013;
+pub const ATMOSPHERIC_PRESSURE: f64 = 1.013;
 
 // Feed pump and feed valve
 /// Pressure rise of the pump without flow, bar.
-pub const PUMP_RISE: f64 = 22.0;
+pub const PUMP_PRESSURE_RISE: f64 = 22.0;
 /// Loss of pressure rise with flow, bar/(kg/s)².
-pub const PUMP_CURVE: f64 = 0.1224;
-/// Loss of the open feed valve, bar/(kg/s)².
-pub const FEED_VALVE: f64 = 0.1717;
+pub const PUMP_RESISTANCE: f64 = 0.1224;
+/// Pressure loss of the open feed valve, bar/(kg/s)².
+pub const FEED_VALVE_RESISTANCE: f64 = 0.1717;
 /// Efficiency of pump and motor.
 pub const PUMP_EFFICIENCY: f64 = 0.65;
 /// Seconds from standstill to full speed.
-pub const PUMP_RUN_UP: f64 = 3.0;
+pub const PUMP_RUN_UP_SECONDS: f64 = 3.0;
 
 // Feed tank
 /// Water at level 100 %, kg.
@@ -91,19 +91,19 @@ pub const TANK_TO_AMBIENT: f64 = 50.0;
 /// Pressure in the tank, bar.
 pub const TANK_PRESSURE: f64 = 1.2;
 /// Setpoint of the heating, °C.
-pub const TANK_TEMPERATURE: f64 = 103.0;
+pub const TANK_TEMPERATURE_SETPOINT: f64 = 103.0;
 /// Make-up water with the valve open, kg/s.
 pub const MAKE_UP_MAX: f64 = 3.0;
 /// Temperature of make-up water, °C.
 pub const MAKE_UP_TEMPERATURE: f64 = 15.0;
-/// Share of the steam that returns as condensate.
-pub const CONDENSATE_SHARE: f64 = 0.7;
+/// Fraction of the steam that returns as condensate.
+pub const CONDENSATE_FRACTION: f64 = 0.7;
 /// Time constant of the returning condensate, s.
-pub const CONDENSATE_LAG: f64 = 30.0;
+pub const CONDENSATE_TIME_CONSTANT: f64 = 30.0;
 /// Temperature of condensate, °C.
 pub const CONDENSATE_TEMPERATURE: f64 = 85.0;
 /// Heating steam with the valve open, per pressure, kg/(s bar).
-pub const HEATING_VALVE: f64 = 0.05;
+pub const HEATING_VALVE_FLOW: f64 = 0.05;
 /// Time in which the overflow drains the excess, s.
 pub const OVERFLOW_SECONDS: f64 = 10.0;
 

@@ -37,7 +37,7 @@ pub struct Plant {
     pub pump_seconds: f64,
     /// Number of times that the safety valve lifted.
     pub lifts: u32,
-    /// Amplitude of the variation of the users' draw, %.
+    /// Amplitude of the variation of the steam demand, %.
     pub variation: f64,
     /// Steps since the plant was created.
     pub steps: u64,
@@ -50,30 +50,34 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// Returns a plant in normal operation. `seed` determines the initial phases of the users'
-    /// draw.
+    /// Returns a plant in normal operation. `seed` determines the initial phases of the
+    /// steam demand.
     pub fn new(seed: u64) -> Self {
         let table = Table::new();
         let state = table.at(179.9);
-        let water = (p::LEVEL_ZERO + 0.7 * p::LEVEL_SPAN) / state.liquid_volume;
-        let steam = (p::DRUM_VOLUME - water * state.liquid_volume) / state.vapour_volume;
+        let liquid = (p::LEVEL_ZERO_VOLUME + 0.7 * p::LEVEL_SPAN_VOLUME) / state.liquid_volume;
+        let vapour = (p::DRUM_VOLUME - liquid * state.liquid_volume) / state.vapour_volume;
         let drum = Mixture {
             state,
-            liquid: water,
-            vapour: steam,
+            liquid_mass: liquid,
+            vapour_mass: vapour,
         };
-        let drum_energy = water * state.liquid_energy + steam * state.vapour_energy;
+        let drum_energy = liquid * state.liquid_energy + vapour * state.vapour_energy;
         let (metal_temperature, tank_temperature) = (206.0, 102.0);
         let tank_mass = 0.7 * p::TANK_MASS;
         let tank_enthalpy = table.at(tank_temperature).liquid_enthalpy();
         let books = Books::open(&[
-            (Account::Drum, water + steam, drum_energy),
-            (Account::Metal, 0.0, p::METAL_CAPACITY * metal_temperature),
+            (Account::Drum, liquid + vapour, drum_energy),
+            (
+                Account::Metal,
+                0.0,
+                p::METAL_HEAT_CAPACITY * metal_temperature,
+            ),
             (Account::Tank, tank_mass, tank_mass * tank_enthalpy),
         ]);
-        let mut valves: Vec<Valve> = Tag::ALL.map(|tag| Valve::new(tag.stroke())).into();
-        let opened = [(Tag::FV102, 60.0), (Tag::FV105, 3.0), (Tag::XV106, 100.0)];
-        for (tag, percent) in opened {
+        let mut valves: Vec<Valve> = Tag::ALL.map(|tag| Valve::new(tag.stroke_time())).into();
+        let initial_openings = [(Tag::FV102, 60.0), (Tag::FV105, 3.0), (Tag::XV106, 100.0)];
+        for (tag, percent) in initial_openings {
             valves[tag as usize].command = percent;
             valves[tag as usize].travel = percent;
         }
@@ -113,15 +117,15 @@ impl Plant {
             self.step();
         }
         self.settled_at = self.steps;
-        let inside = [Account::Drum, Account::Metal, Account::Tank];
-        let held = inside.map(|account| {
+        let accounts = [Account::Drum, Account::Metal, Account::Tank];
+        let contents = accounts.map(|account| {
             (
                 account,
                 self.books.mass(account),
                 self.books.energy(account),
             )
         });
-        self.books = Books::open(&held);
+        self.books = Books::open(&contents);
     }
 
     /// Computes one step of [`p::STEP_SECONDS`].
@@ -137,7 +141,7 @@ impl Plant {
             self.burner_started_at = self.steps;
         }
         self.run_pump();
-        let flows = self.flow();
+        let flows = self.compute_flows();
         self.book_flows(&flows);
         self.flows = flows;
         self.update_states();
@@ -171,16 +175,16 @@ impl Plant {
 
     /// Returns the pressure after the feed pump, bar.
     pub fn discharge_pressure(&self) -> f64 {
-        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
-        (p::TANK_PRESSURE + rise - p::PUMP_CURVE * self.flows.feed * self.flows.feed).max(0.0)
+        let rise = p::PUMP_PRESSURE_RISE * self.pump_speed * self.pump_speed;
+        (p::TANK_PRESSURE + rise - p::PUMP_RESISTANCE * self.flows.feed * self.flows.feed).max(0.0)
     }
 
     /// Returns the heat from metal to water divided by the heat of combustion, %; 0 without fire.
     pub fn efficiency(&self) -> f64 {
-        if self.flows.fire <= 0.0 {
+        if self.flows.combustion_power <= 0.0 {
             return 0.0;
         }
-        (100.0 * self.flows.boiling / self.flows.fire).clamp(0.0, 100.0)
+        (100.0 * self.flows.heat_to_water / self.flows.combustion_power).clamp(0.0, 100.0)
     }
 
     /// Returns the oxygen in the dry flue gas, % by volume. Without fire, this is the oxygen in
@@ -201,106 +205,123 @@ impl Plant {
     fn move_safety_valve(&mut self) {
         let pressure = self.pressure();
         let valve = &mut self.valves[Tag::PSV109 as usize];
-        if pressure > p::SAFETY_LIFT && valve.command == 0.0 {
+        if pressure > p::SAFETY_LIFT_PRESSURE && valve.command == 0.0 {
             valve.command = 100.0;
             self.lifts = self.lifts.saturating_add(1);
             self.controls
                 .record_event(format!("Safety valve lifts at {pressure:.2} bar"));
-        } else if pressure < p::SAFETY_RESEAT {
+        } else if pressure < p::SAFETY_RESEAT_PRESSURE {
             valve.command = 0.0;
         }
     }
 
     fn run_pump(&mut self) {
-        let reach = p::STEP_SECONDS / p::PUMP_RUN_UP;
-        let goal = if self.controls.pump_runs { 1.0 } else { 0.0 };
-        self.pump_speed += (goal - self.pump_speed).clamp(-reach, reach);
+        let change_max = p::STEP_SECONDS / p::PUMP_RUN_UP_SECONDS;
+        let target_speed = if self.controls.pump_runs { 1.0 } else { 0.0 };
+        self.pump_speed += (target_speed - self.pump_speed).clamp(-change_max, change_max);
         if self.controls.pump_runs {
             self.pump_seconds += p::STEP_SECONDS;
         }
     }
 
     /// Computes the flows from the states.
-    fn flow(&self) -> Flows {
+    fn compute_flows(&self) -> Flows {
         let pressure = self.pressure();
-        let open = |tag: Tag| self.valve(tag).opening();
-        // Stodola's law for steam: the flow is the root of the difference of squared pressures.
-        let steam_to = |behind: f64| (pressure * pressure - behind * behind).max(0.0).sqrt();
+        let opening = |tag: Tag| self.valve(tag).opening();
+        // Stodola's law for steam: the flow is proportional to the square root of the difference of
+        // the squared pressures.
+        let pressure_term = |downstream: f64| {
+            (pressure * pressure - downstream * downstream)
+                .max(0.0)
+                .sqrt()
+        };
 
-        let steam = p::STEAM_VALVE * open(Tag::FV102) * self.users() * steam_to(p::HEADER_PRESSURE);
-        let drawable = self.drum.liquid_volume() > p::BLOW_DOWN_NOZZLE;
-        let push = ((pressure - p::ATMOSPHERE).max(0.0) / 9.0).sqrt();
+        let steam = p::STEAM_VALVE_FLOW
+            * opening(Tag::FV102)
+            * self.demand_factor()
+            * pressure_term(p::HEADER_PRESSURE);
+        let can_blow_down = self.drum.liquid_volume() > p::BLOW_DOWN_VOLUME_MIN;
+        let pressure_factor = ((pressure - p::ATMOSPHERIC_PRESSURE).max(0.0) / 9.0).sqrt();
         let condensate = self.flows.condensate;
-        let wanted = p::CONDENSATE_SHARE * steam;
+        let condensate_target = p::CONDENSATE_FRACTION * steam;
         let tank_excess = self.books.mass(Account::Tank) - p::TANK_MASS;
-        let feed = self.feed_flow(pressure, open(Tag::FV101));
-        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed - p::PUMP_CURVE * feed * feed;
-        let water = self.table.at(self.tank_temperature).liquid_volume;
+        let feed = self.feed_flow(pressure, opening(Tag::FV101));
+        let pump_rise = p::PUMP_PRESSURE_RISE * self.pump_speed * self.pump_speed
+            - p::PUMP_RESISTANCE * feed * feed;
+        let water_volume = self.table.at(self.tank_temperature).liquid_volume;
 
         let mut flows = Flows {
             steam,
-            safety: p::SAFETY_VALVE * open(Tag::PSV109) * steam_to(p::ATMOSPHERE),
-            vent: p::VENT_VALVE * open(Tag::XV110) * steam_to(p::ATMOSPHERE),
-            heating: p::HEATING_VALVE * open(Tag::TV104) * steam_to(p::TANK_PRESSURE),
-            blow_down: if drawable {
-                p::BLOW_DOWN_MAX * open(Tag::FV105) * push
+            safety: p::SAFETY_VALVE_FLOW
+                * opening(Tag::PSV109)
+                * pressure_term(p::ATMOSPHERIC_PRESSURE),
+            vent: p::VENT_VALVE_FLOW * opening(Tag::XV110) * pressure_term(p::ATMOSPHERIC_PRESSURE),
+            heating: p::HEATING_VALVE_FLOW * opening(Tag::TV104) * pressure_term(p::TANK_PRESSURE),
+            blow_down: if can_blow_down {
+                p::BLOW_DOWN_MAX * opening(Tag::FV105) * pressure_factor
             } else {
                 0.0
             },
             feed,
-            make_up: p::MAKE_UP_MAX * open(Tag::LV103),
-            condensate: condensate + (wanted - condensate) * p::STEP_SECONDS / p::CONDENSATE_LAG,
+            make_up: p::MAKE_UP_MAX * opening(Tag::LV103),
+            condensate: condensate
+                + (condensate_target - condensate) * p::STEP_SECONDS / p::CONDENSATE_TIME_CONSTANT,
             overflow: tank_excess.max(0.0) / p::OVERFLOW_SECONDS,
-            boiling: p::METAL_TO_WATER * (self.metal_temperature - self.drum.state.temperature),
-            loss: p::METAL_TO_AMBIENT * (self.metal_temperature - p::AMBIENT),
-            tank_loss: p::TANK_TO_AMBIENT * (self.tank_temperature - p::AMBIENT),
-            pump: feed * rise.max(0.0) * PASCALS * water / p::PUMP_EFFICIENCY,
+            heat_to_water: p::METAL_TO_WATER
+                * (self.metal_temperature - self.drum.state.temperature),
+            metal_heat_loss: p::METAL_TO_AMBIENT
+                * (self.metal_temperature - p::AMBIENT_TEMPERATURE),
+            tank_heat_loss: p::TANK_TO_AMBIENT * (self.tank_temperature - p::AMBIENT_TEMPERATURE),
+            pump_power: feed * pump_rise.max(0.0) * PASCALS * water_volume / p::PUMP_EFFICIENCY,
             ..Flows::default()
         };
-        self.burn(&mut flows);
+        self.compute_combustion(&mut flows);
         flows
     }
 
     /// Returns the flow at which the pump's curve meets that of the pipe and valve, kg/s. A check
     /// valve prevents backflow.
-    fn feed_flow(&self, pressure: f64, open: f64) -> f64 {
-        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
-        let head = p::TANK_PRESSURE + rise - pressure;
-        if head <= 0.0 || open <= 1e-6 {
+    fn feed_flow(&self, pressure: f64, opening: f64) -> f64 {
+        let pump_rise = p::PUMP_PRESSURE_RISE * self.pump_speed * self.pump_speed;
+        let pressure_difference = p::TANK_PRESSURE + pump_rise - pressure;
+        if pressure_difference <= 0.0 || opening <= 1e-6 {
             return 0.0;
         }
-        (head / (p::PUMP_CURVE + p::FEED_VALVE / (open * open))).sqrt()
+        (pressure_difference
+            / (p::PUMP_RESISTANCE + p::FEED_VALVE_RESISTANCE / (opening * opening)))
+            .sqrt()
     }
 
     /// Computes combustion and the heat that the flue gas carries away.
-    fn burn(&self, flows: &mut Flows) {
-        let valve = |tag: Tag| self.valve(tag).opening();
-        let share = match self.controls.burner {
-            BurnerState::Ignition | BurnerState::Run => valve(Tag::FV107) * valve(Tag::XV106),
+    fn compute_combustion(&self, flows: &mut Flows) {
+        let opening = |tag: Tag| self.valve(tag).opening();
+        let firing_rate = match self.controls.burner {
+            BurnerState::Ignition | BurnerState::Run => opening(Tag::FV107) * opening(Tag::XV106),
             _ => 0.0,
         };
-        flows.fuel = p::FUEL_MAX * share;
-        if share > 0.0 {
+        flows.fuel = p::FUEL_MAX * firing_rate;
+        if firing_rate > 0.0 {
             // Burners need more excess air at low fire.
-            flows.air_ratio = 1.15 + 0.25 * (1.0 - share);
+            flows.air_ratio = 1.15 + 0.25 * (1.0 - firing_rate);
             flows.air = p::AIR_STOICHIOMETRIC * flows.air_ratio * flows.fuel;
         } else if self.controls.burner == BurnerState::Purge {
-            flows.air = p::AIR_PURGE * valve(Tag::FV108);
+            flows.air = p::PURGE_AIR * opening(Tag::FV108);
         }
-        flows.fire = flows.fuel * p::HEATING_VALUE;
-        let gas = (flows.fuel + flows.air) * p::GAS_CAPACITY;
-        if gas <= 0.0 {
-            flows.flue_temperature = p::AMBIENT;
-            flows.flame_temperature = p::AMBIENT;
+        flows.combustion_power = flows.fuel * p::HEATING_VALUE;
+        let gas_heat_capacity_rate = (flows.fuel + flows.air) * p::GAS_HEAT_CAPACITY;
+        if gas_heat_capacity_rate <= 0.0 {
+            flows.flue_temperature = p::AMBIENT_TEMPERATURE;
+            flows.flame_temperature = p::AMBIENT_TEMPERATURE;
             return;
         }
-        let carried = flows.fire + flows.air * p::AIR_CAPACITY * p::AMBIENT;
+        let heat_input =
+            flows.combustion_power + flows.air * p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE;
         // The boiler is a heat exchanger that is less effective at high fire.
-        let effectiveness = 0.985 - 0.015 * share;
-        flows.flame_temperature = carried / gas;
+        let effectiveness = 0.985 - 0.015 * firing_rate;
+        flows.flame_temperature = heat_input / gas_heat_capacity_rate;
         let approach = (flows.flame_temperature - self.metal_temperature) * (1.0 - effectiveness);
         flows.flue_temperature = self.metal_temperature + approach;
-        flows.flue = gas * flows.flue_temperature;
+        flows.flue_heat = gas_heat_capacity_rate * flows.flue_temperature;
     }
 
     /// Enters the flows of one step in the books.
@@ -309,39 +330,44 @@ impl Plant {
             Air, Ambient, BlowDown, Condensate, Drum, Electricity, Flue, Fuel, Gas, MakeUp, Metal,
             Overflow, SafetyValve, SteamUser, Tank, Vent,
         };
-        let steam = self.drum.state.vapour_enthalpy();
-        let water = self.drum.state.liquid_enthalpy();
-        let tank = self.books.energy(Tank) / self.books.mass(Tank).max(1e-9);
-        let make_up = self.table.at(p::MAKE_UP_TEMPERATURE).liquid_enthalpy();
-        let condensate = self.table.at(p::CONDENSATE_TEMPERATURE).liquid_enthalpy();
-        let with_mass = [
-            (Drum, SteamUser, flows.steam, steam),
-            (Drum, SafetyValve, flows.safety, steam),
-            (Drum, Vent, flows.vent, steam),
-            (Drum, Tank, flows.heating, steam),
-            (Drum, BlowDown, flows.blow_down, water),
-            (Tank, Drum, flows.feed, tank),
-            (Tank, Overflow, flows.overflow, tank),
-            (MakeUp, Tank, flows.make_up, make_up),
-            (Condensate, Tank, flows.condensate, condensate),
+        let steam_enthalpy = self.drum.state.vapour_enthalpy();
+        let water_enthalpy = self.drum.state.liquid_enthalpy();
+        let tank_enthalpy = self.books.energy(Tank) / self.books.mass(Tank).max(1e-9);
+        let make_up_enthalpy = self.table.at(p::MAKE_UP_TEMPERATURE).liquid_enthalpy();
+        let condensate_enthalpy = self.table.at(p::CONDENSATE_TEMPERATURE).liquid_enthalpy();
+        let mass_flows = [
+            (Drum, SteamUser, flows.steam, steam_enthalpy),
+            (Drum, SafetyValve, flows.safety, steam_enthalpy),
+            (Drum, Vent, flows.vent, steam_enthalpy),
+            (Drum, Tank, flows.heating, steam_enthalpy),
+            (Drum, BlowDown, flows.blow_down, water_enthalpy),
+            (Tank, Drum, flows.feed, tank_enthalpy),
+            (Tank, Overflow, flows.overflow, tank_enthalpy),
+            (MakeUp, Tank, flows.make_up, make_up_enthalpy),
+            (Condensate, Tank, flows.condensate, condensate_enthalpy),
             (Fuel, Gas, flows.fuel, p::HEATING_VALUE),
-            (Air, Gas, flows.air, p::AIR_CAPACITY * p::AMBIENT),
+            (
+                Air,
+                Gas,
+                flows.air,
+                p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE,
+            ),
         ];
-        for (from, to, flow, enthalpy) in with_mass {
+        for (from, to, flow, enthalpy) in mass_flows {
             let mass = flow * p::STEP_SECONDS;
             self.books.transfer(from, to, mass, mass * enthalpy);
         }
         // All gas leaves through the flue. Heat that it does not carry goes to the metal.
         self.books
-            .transfer_mass(Gas, Flue, flows.flue * p::STEP_SECONDS);
+            .transfer_mass(Gas, Flue, flows.flue_heat * p::STEP_SECONDS);
         self.books.transfer_energy(Gas, Metal);
-        let heat = [
-            (Electricity, Drum, flows.pump),
-            (Metal, Drum, flows.boiling),
-            (Metal, Ambient, flows.loss),
-            (Tank, Ambient, flows.tank_loss),
+        let heat_flows = [
+            (Electricity, Drum, flows.pump_power),
+            (Metal, Drum, flows.heat_to_water),
+            (Metal, Ambient, flows.metal_heat_loss),
+            (Tank, Ambient, flows.tank_heat_loss),
         ];
-        for (from, to, power) in heat {
+        for (from, to, power) in heat_flows {
             self.books.transfer(from, to, 0.0, power * p::STEP_SECONDS);
         }
     }
@@ -352,31 +378,36 @@ impl Plant {
             self.books.mass(Account::Drum),
             self.books.energy(Account::Drum),
         );
-        let guess = self.drum.state.temperature;
-        self.drum = self.table.equilibrium(p::DRUM_VOLUME, mass, energy, guess);
-        self.metal_temperature = self.books.energy(Account::Metal) / p::METAL_CAPACITY;
-        let tank = self.books.energy(Account::Tank) / self.books.mass(Account::Tank).max(1e-9);
-        self.tank_temperature = self.table.liquid_temperature(tank);
+        let previous_temperature = self.drum.state.temperature;
+        self.drum = self
+            .table
+            .equilibrium(p::DRUM_VOLUME, mass, energy, previous_temperature);
+        self.metal_temperature = self.books.energy(Account::Metal) / p::METAL_HEAT_CAPACITY;
+        let tank_enthalpy =
+            self.books.energy(Account::Tank) / self.books.mass(Account::Tank).max(1e-9);
+        self.tank_temperature = self.table.liquid_temperature(tank_enthalpy);
 
-        let boiled = self.flows.steam + self.flows.safety + self.flows.vent + self.flows.heating;
-        self.bubbles += (boiled - self.bubbles) * p::STEP_SECONDS / p::BUBBLE_LAG;
+        let steam_production =
+            self.flows.steam + self.flows.safety + self.flows.vent + self.flows.heating;
+        self.bubbles +=
+            (steam_production - self.bubbles) * p::STEP_SECONDS / p::BUBBLE_TIME_CONSTANT;
         let swell = self.bubbles * p::BUBBLE_SECONDS * self.drum.state.vapour_volume;
         let below_surface = self.drum.liquid_volume() + swell.min(SWELL_MAX);
-        self.level = (below_surface - p::LEVEL_ZERO) / p::LEVEL_SPAN * 100.0;
+        self.level = (below_surface - p::LEVEL_ZERO_VOLUME) / p::LEVEL_SPAN_VOLUME * 100.0;
 
-        let salt =
+        let salt_flow =
             self.flows.feed * p::FEED_CONDUCTIVITY - self.flows.blow_down * self.conductivity;
-        self.conductivity += salt * p::STEP_SECONDS / self.drum.liquid.max(1.0);
+        self.conductivity += salt_flow * p::STEP_SECONDS / self.drum.liquid_mass.max(1.0);
     }
 
-    /// Returns the factor by which the users' draw varies: two waves in plant time.
-    fn users(&self) -> f64 {
+    /// Returns the factor by which the steam demand varies: two waves in plant time.
+    fn demand_factor(&self) -> f64 {
         let waves = WAVES
             .iter()
             .zip(self.phases)
-            .map(|((period, share), phase)| {
-                let turn = ((self.steps + phase) % period) as f64 / *period as f64;
-                share * (std::f64::consts::TAU * turn).sin()
+            .map(|((period, amplitude), phase)| {
+                let cycle_fraction = ((self.steps + phase) % period) as f64 / *period as f64;
+                amplitude * (std::f64::consts::TAU * cycle_fraction).sin()
             });
         1.0 + self.variation / 100.0 * waves.sum::<f64>()
     }
@@ -389,7 +420,7 @@ const OXYGEN_OF_AIR: f64 = 20.9;
 const DRY_GAS_DEFICIT: f64 = 0.105;
 /// Limit on the volume of the bubbles, m³.
 const SWELL_MAX: f64 = 0.1;
-/// Period in steps and share of each wave of the users' draw.
+/// Period in steps and relative amplitude of each wave of the steam demand.
 const WAVES: [(u64, f64); 2] = [(2400, 0.7), (670, 0.3)];
 /// Half an hour.
 const SETTLE_STEPS: u64 = 18_000;

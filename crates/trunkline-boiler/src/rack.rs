@@ -7,7 +7,7 @@
 
 use trunkline_types::{DataType, Level, Quality, Reason, Scaling, Value};
 
-use super::instruments::{Instruments, tube};
+use super::instruments::{Instruments, tube_temperature};
 use super::parameters as p;
 use super::plant::Plant;
 use super::variable::{Source, Variable};
@@ -19,8 +19,9 @@ pub struct Channel {
     low: f64,
     high: f64,
     wiring: Wiring,
-    /// Standard deviation of its noise, and its own offset, both as a fraction of its range.
+    /// Standard deviation of the noise, as a fraction of the range.
     noise: f64,
+    /// Calibration offset, as a fraction of the range.
     offset: f64,
 }
 
@@ -42,7 +43,7 @@ enum Wiring {
 /// Channels that measure the same quantity.
 struct Group {
     count: usize,
-    what: &'static str,
+    quantity: &'static str,
     units: &'static str,
     range: (f64, f64),
     wiring: Wiring,
@@ -54,20 +55,20 @@ impl Channel {
     pub fn read(&self, plant: &Plant, instruments: &mut Instruments) -> (Value, Quality) {
         let span = self.high - self.low;
         let noise = self.noise * instruments.noise();
-        let share = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
-        let fits = (-0.0125..=1.03125).contains(&share);
+        let fraction = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
+        let is_in_range = (-0.0125..=1.03125).contains(&fraction);
         // Limits of a transmitter's signal according to NAMUR NE 43.
-        let milliamperes = |share: f64| (4.0 + 16.0 * share).clamp(3.8, 20.5);
+        let milliamperes = |fraction: f64| (4.0 + 16.0 * fraction).clamp(3.8, 20.5);
         let raw = match self.wiring {
-            Wiring::Loop => Value::F64(milliamperes(share)),
-            Wiring::Orifice => Value::F64(milliamperes(share * share.abs()).max(4.0)),
+            Wiring::Loop => Value::F64(milliamperes(fraction)),
+            Wiring::Orifice => Value::F64(milliamperes(fraction * fraction.abs()).max(4.0)),
             Wiring::Thermocouple => {
-                Value::F64(share.clamp(-0.0125, 1.03125) * thermocouple(self.high))
+                Value::F64(fraction.clamp(-0.0125, 1.03125) * thermocouple_millivolts(self.high))
             }
-            Wiring::Counts => Value::U16((share.clamp(0.0, 1.0) * COUNTS).round() as u16),
+            Wiring::Counts => Value::U16((fraction.clamp(0.0, 1.0) * COUNTS_MAX).round() as u16),
             Wiring::Spare => return (Value::F64(0.0), Quality::bad(Reason::Inactive)),
         };
-        let quality = if fits {
+        let quality = if is_in_range {
             Quality::GOOD
         } else {
             Quality::new(Level::Uncertain, Reason::LimitsExceeded)
@@ -92,11 +93,11 @@ impl Channel {
                 eng,
             }),
             Wiring::Thermocouple => Some(Scaling::Linear {
-                raw: [0.0, thermocouple(self.high)],
+                raw: [0.0, thermocouple_millivolts(self.high)],
                 eng,
             }),
             Wiring::Counts => Some(Scaling::Linear {
-                raw: [0.0, COUNTS],
+                raw: [0.0, COUNTS_MAX],
                 eng,
             }),
             Wiring::Spare => None,
@@ -132,13 +133,14 @@ pub fn variables(seed: u64) -> Vec<Variable> {
             } else {
                 String::new()
             };
-            let about = format!("{}{number} ({})", group.what, wire(group.wiring));
+            let about = format!("{}{number} ({})", group.quantity, wiring_text(group.wiring));
             let path = format!("ch{:03}", list.len() + 1);
             let source = Source::Channel(channel);
-            let mut variable = Variable::new("rack1", path, DataType::F64, source).about(about);
+            let mut variable =
+                Variable::new("rack1", path, DataType::F64, source).description(about);
             if let Some(scaling) = channel.scaling() {
                 variable = variable
-                    .units(group.units, digits(high - low))
+                    .units(group.units, decimal_places(high - low))
                     .range(low, high);
                 variable.properties.scaling = Some(scaling);
                 variable.properties.coerce = true;
@@ -151,7 +153,7 @@ pub fn variables(seed: u64) -> Vec<Variable> {
     list
 }
 
-fn wire(wiring: Wiring) -> &'static str {
+fn wiring_text(wiring: Wiring) -> &'static str {
     match wiring {
         Wiring::Loop => "4 to 20 mA",
         Wiring::Orifice => "orifice, 4 to 20 mA",
@@ -162,7 +164,7 @@ fn wire(wiring: Wiring) -> &'static str {
 }
 
 /// Returns enough decimal places to show a thousandth of the span.
-fn digits(span: f64) -> u8 {
+fn decimal_places(span: f64) -> u8 {
     match span {
         s if s >= 500.0 => 0,
         s if s >= 50.0 => 1,
@@ -173,11 +175,11 @@ fn digits(span: f64) -> u8 {
 
 /// Returns the voltage of a type K thermocouple at the end of its range, 400 or 1200 °C, in mV (IEC
 /// 60584-1). A straight line from 0 replaces the curve.
-fn thermocouple(celsius: f64) -> f64 {
+fn thermocouple_millivolts(celsius: f64) -> f64 {
     if celsius > 400.0 { 48.838 } else { 16.397 }
 }
 
-const COUNTS: f64 = 27_648.0;
+const COUNTS_MAX: f64 = 27_648.0;
 
 #[rustfmt::skip]
 const GROUPS: &[Group] = &[
@@ -192,11 +194,11 @@ const GROUPS: &[Group] = &[
     orifice(1, "Combustion air flow", 5.0, |plant, _| plant.flows.air),
     orifice(1, "Blow-down flow", 1.0, |plant, _| plant.flows.blow_down),
     thermocouples(2, "Steam temperature", 400.0, |plant, _| plant.drum.state.temperature),
-    thermocouples(16, "Tube wall temperature", 400.0, tube),
+    thermocouples(16, "Tube wall temperature", 400.0, tube_temperature),
     thermocouples(6, "Drum shell temperature", 400.0, shell),
     thermocouples(4, "Flue gas temperature", 400.0, flue),
     thermocouples(2, "Furnace temperature", 1200.0, furnace),
-    current(3, "Feed tank temperature", "°C", (0.0, 150.0), layer),
+    current(3, "Feed tank temperature", "°C", (0.0, 150.0), tank_layer_temperature),
     current(2, "Feed tank level", "%", (0.0, 100.0), |plant, _| plant.tank_level()),
     current(1, "Feed water temperature", "°C", (0.0, 150.0), |plant, _| feed_temperature(plant)),
     current(1, "Pump suction pressure", "bar", (0.0, 4.0), suction),
@@ -207,14 +209,14 @@ const GROUPS: &[Group] = &[
     current(2, "Fan bearing temperature", "°C", (0.0, 150.0), fan_bearing),
     current(1, "Combustion air pressure", "mbar", (0.0, 60.0), |plant, _| air_pressure(plant)),
     current(1, "Fuel gas pressure", "mbar", (0.0, 400.0), |plant, _| fuel_pressure(plant)),
-    current(1, "Fuel gas temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT - 8.0),
+    current(1, "Fuel gas temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT_TEMPERATURE - 8.0),
     current(1, "Oxygen in flue gas", "%", (0.0, 25.0), |plant, _| plant.oxygen()),
     current(1, "Carbon monoxide in flue gas", "ppm", (0.0, 500.0), |plant, _| carbon_monoxide(plant)),
     current(1, "Furnace draught", "Pa", (-100.0, 100.0), |plant, _| draught(plant)),
     current(1, "Boiler water conductivity", "µS/cm", (0.0, 6000.0), |plant, _| plant.conductivity),
     current(1, "Header pressure", "bar", (0.0, 16.0), |_, _| p::HEADER_PRESSURE),
     current(1, "Condensate temperature", "°C", (0.0, 150.0), |_, _| p::CONDENSATE_TEMPERATURE),
-    current(2, "Boiler house temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT),
+    current(2, "Boiler house temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT_TEMPERATURE),
     counts(10, "Valve position", "%", (0.0, 100.0), |plant, index| plant.valves[index].travel),
     spare(4),
 ];
@@ -223,14 +225,14 @@ type Read = fn(&Plant, usize) -> f64;
 
 const fn current(
     count: usize,
-    what: &'static str,
+    quantity: &'static str,
     units: &'static str,
     range: (f64, f64),
     read: Read,
 ) -> Group {
     Group {
         count,
-        what,
+        quantity,
         units,
         range,
         wiring: Wiring::Loop,
@@ -240,14 +242,14 @@ const fn current(
 
 const fn counts(
     count: usize,
-    what: &'static str,
+    quantity: &'static str,
     units: &'static str,
     range: (f64, f64),
     read: Read,
 ) -> Group {
     Group {
         count,
-        what,
+        quantity,
         units,
         range,
         wiring: Wiring::Counts,
@@ -255,25 +257,25 @@ const fn counts(
     }
 }
 
-/// Returns channels for flows from 0 to `highest` kg/s.
-const fn orifice(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
+/// Returns channels for flows from 0 to `range_max` kg/s.
+const fn orifice(count: usize, quantity: &'static str, range_max: f64, read: Read) -> Group {
     Group {
         count,
-        what,
+        quantity,
         units: "kg/s",
-        range: (0.0, highest),
+        range: (0.0, range_max),
         wiring: Wiring::Orifice,
         read,
     }
 }
 
-/// Returns channels for temperatures from 0 to `highest` °C.
-const fn thermocouples(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
+/// Returns channels for temperatures from 0 to `range_max` °C.
+const fn thermocouples(count: usize, quantity: &'static str, range_max: f64, read: Read) -> Group {
     Group {
         count,
-        what,
+        quantity,
         units: "°C",
-        range: (0.0, highest),
+        range: (0.0, range_max),
         wiring: Wiring::Thermocouple,
         read,
     }
@@ -284,7 +286,7 @@ const fn spare(count: usize) -> Group {
     let (wiring, range) = (Wiring::Spare, (0.0, 20.0));
     Group {
         count,
-        what: "Spare",
+        quantity: "Spare",
         units: "mA",
         range,
         wiring,
@@ -303,7 +305,7 @@ fn flue(plant: &Plant, index: usize) -> f64 {
 /// The flame temperature, minus an allowance for the radiation of the gas between flame and sensor.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
-    p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)
+    p::AMBIENT_TEMPERATURE + (flame - p::AMBIENT_TEMPERATURE) * (0.52 - 0.03 * index as f64)
 }
 
 /// The pipe from the tank loses some heat.
@@ -311,7 +313,7 @@ fn feed_temperature(plant: &Plant) -> f64 {
     plant.tank_temperature - 0.4
 }
 
-fn layer(plant: &Plant, index: usize) -> f64 {
+fn tank_layer_temperature(plant: &Plant, index: usize) -> f64 {
     plant.tank_temperature - 0.5 * index as f64
 }
 
@@ -322,8 +324,8 @@ fn suction(plant: &Plant, _: usize) -> f64 {
 
 /// Motor current of the feed pump, A.
 pub fn pump_current(plant: &Plant) -> f64 {
-    let magnetising = if plant.controls.pump_runs { 9.0 } else { 0.0 };
-    magnetising * plant.pump_speed + plant.flows.pump / 600.0
+    let magnetizing_current = if plant.controls.pump_runs { 9.0 } else { 0.0 };
+    magnetizing_current * plant.pump_speed + plant.flows.pump_power / 600.0
 }
 
 fn fan_current(plant: &Plant) -> f64 {
@@ -345,17 +347,17 @@ fn fuel_pressure(plant: &Plant) -> f64 {
 }
 
 fn bearing(plant: &Plant, index: usize) -> f64 {
-    p::AMBIENT + 12.0 * plant.pump_speed + 2.0 * plant.flows.feed + 3.0 * index as f64
+    p::AMBIENT_TEMPERATURE + 12.0 * plant.pump_speed + 2.0 * plant.flows.feed + 3.0 * index as f64
 }
 
 fn fan_bearing(plant: &Plant, index: usize) -> f64 {
-    p::AMBIENT + 5.0 * plant.flows.air + 2.0 * index as f64
+    p::AMBIENT_TEMPERATURE + 5.0 * plant.flows.air + 2.0 * index as f64
 }
 
 /// Carbon monoxide, ppm: more at low fire, where mixing is poor.
 pub fn carbon_monoxide(plant: &Plant) -> f64 {
     match plant.flows.fuel / p::FUEL_MAX {
-        share if share > 0.0 => 15.0 + 60.0 * (1.0 - share).powi(3),
+        firing_rate if firing_rate > 0.0 => 15.0 + 60.0 * (1.0 - firing_rate).powi(3),
         _ => 0.0,
     }
 }

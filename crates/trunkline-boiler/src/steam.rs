@@ -106,15 +106,15 @@ impl Saturation {
 pub struct Mixture {
     pub state: Saturation,
     /// Mass of the liquid, kg.
-    pub liquid: f64,
+    pub liquid_mass: f64,
     /// Mass of the vapour, kg.
-    pub vapour: f64,
+    pub vapour_mass: f64,
 }
 
 impl Mixture {
     /// Returns the volume of the liquid, m³.
     pub fn liquid_volume(&self) -> f64 {
-        self.liquid * self.state.liquid_volume
+        self.liquid_mass * self.state.liquid_volume
     }
 }
 
@@ -125,9 +125,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Evaluates the equations from [`LOWEST`] to [`HIGHEST`].
+    /// Evaluates the equations from [`TEMPERATURE_MIN`] to [`TEMPERATURE_MAX`].
     pub fn new() -> Self {
-        let states = (0..=STEPS).map(|step| Saturation::at(LOWEST + step as f64 * STEP));
+        let states = (0..=STEPS).map(|step| Saturation::at(TEMPERATURE_MIN + step as f64 * STEP));
         Self {
             states: states.collect(),
         }
@@ -135,18 +135,18 @@ impl Table {
 
     /// Returns the saturation state at a temperature in °C, limited to the ends of the table.
     pub fn at(&self, celsius: f64) -> Saturation {
-        let position = ((celsius - LOWEST) / STEP).clamp(0.0, STEPS as f64);
+        let position = ((celsius - TEMPERATURE_MIN) / STEP).clamp(0.0, STEPS as f64);
         let index = (position as usize).min(STEPS - 1);
         let (low, high) = (&self.states[index], &self.states[index + 1]);
-        let share = position - index as f64;
-        let mix = |a: f64, b: f64| a + (b - a) * share;
+        let fraction = position - index as f64;
+        let interpolate = |a: f64, b: f64| a + (b - a) * fraction;
         Saturation {
-            temperature: LOWEST + position * STEP,
-            pressure: mix(low.pressure, high.pressure),
-            liquid_volume: mix(low.liquid_volume, high.liquid_volume),
-            vapour_volume: mix(low.vapour_volume, high.vapour_volume),
-            liquid_energy: mix(low.liquid_energy, high.liquid_energy),
-            vapour_energy: mix(low.vapour_energy, high.vapour_energy),
+            temperature: TEMPERATURE_MIN + position * STEP,
+            pressure: interpolate(low.pressure, high.pressure),
+            liquid_volume: interpolate(low.liquid_volume, high.liquid_volume),
+            vapour_volume: interpolate(low.vapour_volume, high.vapour_volume),
+            liquid_energy: interpolate(low.liquid_energy, high.liquid_energy),
+            vapour_energy: interpolate(low.vapour_energy, high.vapour_energy),
         }
     }
 
@@ -158,34 +158,41 @@ impl Table {
         let index = above.clamp(1, STEPS) - 1;
         let low = self.states[index].liquid_enthalpy();
         let high = self.states[index + 1].liquid_enthalpy();
-        let share = (enthalpy - low) / (high - low);
-        LOWEST + (index as f64 + share.clamp(0.0, 1.0)) * STEP
+        let fraction = (enthalpy - low) / (high - low);
+        TEMPERATURE_MIN + (index as f64 + fraction.clamp(0.0, 1.0)) * STEP
     }
 
     /// Returns the state of `mass` kg with the internal energy `energy` J in a closed volume of
     /// `volume` m³: its temperature and the masses of liquid and vapour.
     ///
     /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
-    /// fills the volume has this energy. The search starts at `guess`. Outside the table, and if
-    /// the volume is all liquid or all vapour, the result is the nearest state of the table.
-    pub fn equilibrium(&self, volume: f64, mass: f64, energy: f64, guess: f64) -> Mixture {
+    /// fills the volume has this energy. The search starts at `initial_temperature`. Outside the
+    /// table, and if the volume is all liquid or all vapour, the result is the nearest state of the
+    /// table.
+    pub fn equilibrium(
+        &self,
+        volume: f64,
+        mass: f64,
+        energy: f64,
+        initial_temperature: f64,
+    ) -> Mixture {
         let (specific_volume, target) = (volume / mass, energy / mass);
-        let share = |state: &Saturation| {
+        let vapour_fraction = |state: &Saturation| {
             let spread = state.vapour_volume - state.liquid_volume;
             ((specific_volume - state.liquid_volume) / spread).clamp(0.0, 1.0)
         };
-        let excess = |state: &Saturation| {
+        let energy_error = |state: &Saturation| {
             let spread = state.vapour_energy - state.liquid_energy;
-            state.liquid_energy + share(state) * spread - target
+            state.liquid_energy + vapour_fraction(state) * spread - target
         };
-        let (mut low, mut high) = (LOWEST, HIGHEST);
-        let mut celsius = guess.clamp(low, high);
+        let (mut low, mut high) = (TEMPERATURE_MIN, TEMPERATURE_MAX);
+        let mut celsius = initial_temperature.clamp(low, high);
         let mut state = self.at(celsius);
-        let mut error = excess(&state);
-        let mut slope = MIXTURE_CAPACITY;
+        let mut error = energy_error(&state);
+        let mut slope = MIXTURE_HEAT_CAPACITY;
         // Secant steps within a bracket; bisects the bracket when a step would leave it.
-        for _ in 0..ROUNDS_MAX {
-            if error.abs() < ENERGY_ERROR || high - low < 1e-9 {
+        for _ in 0..ITERATIONS_MAX {
+            if error.abs() < ENERGY_TOLERANCE || high - low < 1e-9 {
                 break;
             }
             if error > 0.0 {
@@ -198,37 +205,37 @@ impl Table {
                 next = 0.5 * (low + high);
             }
             let next_state = self.at(next);
-            let next_error = excess(&next_state);
-            let steepness = (next_error - error) / (next - celsius);
-            slope = if steepness > 0.0 {
-                steepness
+            let next_error = energy_error(&next_state);
+            let secant_slope = (next_error - error) / (next - celsius);
+            slope = if secant_slope > 0.0 {
+                secant_slope
             } else {
-                MIXTURE_CAPACITY
+                MIXTURE_HEAT_CAPACITY
             };
             (celsius, state, error) = (next, next_state, next_error);
         }
-        let vapour = mass * share(&state);
+        let vapour_mass = mass * vapour_fraction(&state);
         Mixture {
             state,
-            liquid: mass - vapour,
-            vapour,
+            liquid_mass: mass - vapour_mass,
+            vapour_mass,
         }
     }
 }
 
 /// Lowest temperature of the table, °C.
-pub const LOWEST: f64 = 1.0;
+pub const TEMPERATURE_MIN: f64 = 1.0;
 /// Highest temperature of the table, °C.
-pub const HIGHEST: f64 = LOWEST + STEPS as f64 * STEP;
+pub const TEMPERATURE_MAX: f64 = TEMPERATURE_MIN + STEPS as f64 * STEP;
 /// Step of the table, K.
 pub const STEP: f64 = 0.5;
 const STEPS: usize = 458;
 /// Approximate heat capacity of the mixture at constant volume, J/(kg K): the initial slope of the
 /// search.
-const MIXTURE_CAPACITY: f64 = 4500.0;
+const MIXTURE_HEAT_CAPACITY: f64 = 4500.0;
 /// Tolerance of the energy of an equilibrium, J/kg: about 10⁻⁹ of the energy.
-const ENERGY_ERROR: f64 = 1e-3;
-const ROUNDS_MAX: usize = 60;
+const ENERGY_TOLERANCE: f64 = 1e-3;
+const ITERATIONS_MAX: usize = 60;
 
 /// 0 °C in kelvin.
 pub const KELVIN: f64 = 273.15;

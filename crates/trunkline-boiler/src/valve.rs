@@ -10,7 +10,7 @@ pub struct Valve {
     /// Actual position, 0 to 100 %.
     pub travel: f64,
     /// Seconds from closed to open.
-    stroke: f64,
+    stroke_time: f64,
     moving: bool,
 }
 
@@ -37,38 +37,38 @@ pub enum CommandSource {
     Hand,
     /// An operator; open or closed.
     OnOff,
-    /// A spring, opened by the pressure of the medium.
+    /// A spring; the pressure of the medium opens the valve.
     Spring,
 }
 
 impl Valve {
-    /// Returns a closed valve that needs `stroke` seconds from closed to open.
-    pub fn new(stroke: f64) -> Self {
+    /// Returns a closed valve that needs `stroke_time` seconds from closed to open.
+    pub fn new(stroke_time: f64) -> Self {
         Self {
             command: 0.0,
             travel: 0.0,
-            stroke,
+            stroke_time,
             moving: false,
         }
     }
 
-    /// Moves for one step of the plant.
+    /// Moves the valve for one simulation step.
     pub fn step(&mut self) {
         self.command = self.command.clamp(0.0, 100.0);
-        let gap = self.command - self.travel;
-        let step_max = 100.0 * STEP_SECONDS / self.stroke;
+        let position_error = self.command - self.travel;
+        let step_max = 100.0 * STEP_SECONDS / self.stroke_time;
         // A resting actuator ignores errors up to `DEADBAND`; otherwise it would never rest.
         let moves = if self.moving {
-            gap != 0.0
+            position_error != 0.0
         } else {
-            gap.abs() > DEADBAND
+            position_error.abs() > DEADBAND
         };
         self.moving = moves;
         if moves {
-            self.travel = if gap.abs() <= step_max {
+            self.travel = if position_error.abs() <= step_max {
                 self.command
             } else {
-                self.travel + step_max.copysign(gap)
+                self.travel + step_max.copysign(position_error)
             };
         }
     }
@@ -135,7 +135,7 @@ impl Tag {
     }
 
     /// Returns the seconds from closed to open.
-    pub fn stroke(self) -> f64 {
+    pub fn stroke_time(self) -> f64 {
         match self {
             Tag::FV101 => 8.0,
             Tag::FV102 => 12.0,

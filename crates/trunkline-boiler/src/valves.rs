@@ -15,13 +15,13 @@ pub fn variables() -> Vec<Variable> {
 }
 
 fn valve(index: usize, tag: Tag) -> Vec<Variable> {
-    let add = |signal: &str, ty: DataType, read: fn(&Valve) -> Value, what: &str| {
+    let variable = |signal: &str, ty: DataType, read: fn(&Valve) -> Value, meaning: &str| {
         let path = format!("{}/{signal}", tag.name());
         Variable::new("valves", path, ty, Source::Valve(index, read))
-            .about(format!("{}: {what}", tag.description()))
+            .description(format!("{}: {meaning}", tag.description()))
     };
     let mut list = vec![
-        add(
+        variable(
             "travel",
             DataType::F64,
             |valve| Value::F64(valve.travel),
@@ -29,13 +29,13 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
         )
         .units("%", 1)
         .range(0.0, 100.0),
-        add(
+        variable(
             "open",
             DataType::Bool,
             |valve| Value::Bool(valve.is_open()),
             "fully open",
         ),
-        add(
+        variable(
             "closed",
             DataType::Bool,
             |valve| Value::Bool(valve.is_closed()),
@@ -43,18 +43,18 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
         ),
     ];
     let position: fn(&Valve) -> Value = |valve| Value::F64(valve.command);
-    let percent = |what| {
-        add("command", DataType::F64, position, what)
+    let percent = |meaning| {
+        variable("command", DataType::F64, position, meaning)
             .units("%", 1)
             .range(0.0, 100.0)
     };
     match tag.command_source() {
         CommandSource::Controller => list.push(percent("where its controller sends it")),
-        CommandSource::Hand => list.push(percent("where it is sent").sets(Target::Valve(tag))),
+        CommandSource::Hand => list.push(percent("where it is sent").settable(Target::Valve(tag))),
         CommandSource::OnOff => {
             let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
-            let command = add("command", DataType::Bool, read, "open or close it");
-            list.push(command.sets(Target::Valve(tag)));
+            let command = variable("command", DataType::Bool, read, "open or close it");
+            list.push(command.settable(Target::Valve(tag)));
         }
         CommandSource::Spring => {}
     }

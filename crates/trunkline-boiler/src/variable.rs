@@ -30,7 +30,7 @@ pub enum Source {
     /// A sensor: the true value plus noise of this standard deviation, published in every scan.
     Measured(fn(&Plant) -> f64, f64),
     /// A value of the controller: without noise, published when it changes.
-    Known(fn(&Plant) -> Value),
+    Exact(fn(&Plant) -> Value),
     /// A signal of the valve at this index.
     Valve(usize, fn(&super::valve::Valve) -> Value),
     /// A channel of the input rack, published in every scan.
@@ -73,7 +73,7 @@ impl Variable {
     }
 
     #[must_use]
-    pub fn about(mut self, description: impl Into<String>) -> Self {
+    pub fn description(mut self, description: impl Into<String>) -> Self {
         self.properties.description = description.into();
         self
     }
@@ -81,7 +81,7 @@ impl Variable {
     /// Adds a limit alarm. It clears when the value is back within the limit by `deadband`; both
     /// are in the unit of the value.
     #[must_use]
-    pub fn limit(mut self, level: LimitLevel, limit: f64, deadband: f64, help: &str) -> Self {
+    pub fn limit_alarm(mut self, level: LimitLevel, limit: f64, deadband: f64, help: &str) -> Self {
         let (area, _) = self.path.split_once('/').unwrap_or(("boiler", ""));
         let kind = AlarmKind::Limit {
             level,
@@ -100,7 +100,7 @@ impl Variable {
 
     /// Makes the variable settable. Its range is widened to the limits of the target.
     #[must_use]
-    pub fn sets(mut self, target: Target) -> Self {
+    pub fn settable(mut self, target: Target) -> Self {
         self.target = Some(target);
         self.properties.access = Access::ReadWrite;
         if let Some((low, high)) = limits(target) {
@@ -134,8 +134,8 @@ pub fn total(path: &str, read: fn(&Plant) -> f64) -> Variable {
 }
 
 /// Returns a variable with a value of the boiler's controller.
-pub fn known(path: &str, ty: DataType, read: fn(&Plant) -> Value) -> Variable {
-    Variable::new("boiler", path, ty, Source::Known(read))
+pub fn exact(path: &str, ty: DataType, read: fn(&Plant) -> Value) -> Variable {
+    Variable::new("boiler", path, ty, Source::Exact(read))
 }
 
 /// Returns a variable with the reading of an instrument of the boiler.

@@ -1,4 +1,4 @@
-//! The driver `sim`: its settings, and what every I/O server must do.
+//! Tests of the driver `sim`: its settings, and the requirements on every I/O server.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -16,7 +16,7 @@ fn drivers() -> Drivers {
 fn error(key: &str, value: Setting) -> String {
     let settings: Settings = [(key.to_owned(), value)].into_iter().collect();
     match drivers().create("sim", &settings) {
-        Ok(_) => panic!("{key} was taken"),
+        Ok(_) => panic!("{key} was accepted"),
         Err(error) => error.to_string(),
     }
 }
@@ -38,7 +38,7 @@ fn wrong_setting_is_refused_with_the_valid_values() {
     );
     assert_eq!(
         error("seed", Setting::Integer(-3)),
-        "driver \"sim\": setting \"seed\" = -3 is not possible: it must be 0 or more"
+        "driver \"sim\": setting \"seed\" cannot be -3: it must be 0 or more"
     );
 }
 
@@ -48,7 +48,7 @@ fn the_sim_shows_every_kind_of_scaling() {
     let libraries = sim.libraries("plant");
     let variables = libraries.iter().flat_map(|library| &library.variables);
     let scalings: Vec<Scaling> = variables.filter_map(|v| v.properties.scaling).collect();
-    let has = |of: fn(&Scaling) -> bool| scalings.iter().any(of);
+    let has = |predicate: fn(&Scaling) -> bool| scalings.iter().any(predicate);
     assert!(has(|scaling| matches!(scaling, Scaling::Linear { .. })));
     assert!(has(|scaling| matches!(scaling, Scaling::SquareRoot { .. })));
     assert!(has(|scaling| matches!(scaling, Scaling::Invert)));

@@ -12,7 +12,7 @@ use crate::content::{SAMPLE_BYTES, fill_samples};
 pub struct DeviceOptions {
     /// The device's number, which is part of every sample.
     pub device: u16,
-    /// Rows per second; 0 means as fast as the ring has room, so that no rows are lost.
+    /// Rows per second; 0 means as fast as the ring accepts rows, so that no rows are lost.
     pub rate: u64,
     /// Rows per transfer. As with a DMA engine, a transfer is written or lost as a whole.
     pub transfer_rows: u64,
@@ -57,7 +57,7 @@ pub struct SimDevice {
     options: DeviceOptions,
     samples_per_row: u64,
     acquired: u64,
-    began: Option<Duration>,
+    started_at: Option<Duration>,
 }
 
 impl SimDevice {
@@ -87,7 +87,7 @@ impl SimDevice {
             options,
             samples_per_row: (row_bytes / SAMPLE_BYTES) as u64,
             acquired: 0,
-            began: None,
+            started_at: None,
         })
     }
 
@@ -98,7 +98,7 @@ impl SimDevice {
     /// [`NoRegion::Corrupt`]: the other end has written invalid positions.
     pub fn run_until(&mut self, now: Duration) -> Result<u64, NoRegion> {
         let before = self.filler.written();
-        let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
+        let elapsed = now.saturating_sub(*self.started_at.get_or_insert(now));
         let due = match self.options.rate {
             0 => u64::MAX,
             rate => rows_in(elapsed, rate),
@@ -124,8 +124,8 @@ impl SimDevice {
     /// Returns the number of rows of the next transfer; 0 once the device has ended. The last
     /// transfer of a device may be short.
     fn next_rows(&self) -> u64 {
-        let most = self.options.rows_max.unwrap_or(u64::MAX);
-        self.options.transfer_rows.min(most - self.acquired)
+        let rows_max = self.options.rows_max.unwrap_or(u64::MAX);
+        self.options.transfer_rows.min(rows_max - self.acquired)
     }
 
     fn transfer(&mut self, rows: u64) -> Result<(), NoRegion> {
@@ -149,7 +149,7 @@ impl SimDevice {
             .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())?;
         // Rounded up, so that the transfer is due at that time.
         let after = Duration::from_nanos(nanoseconds.saturating_add(1));
-        Some(self.began.unwrap_or_default().saturating_add(after))
+        Some(self.started_at.unwrap_or_default().saturating_add(after))
     }
 
     /// Returns the device's counters.

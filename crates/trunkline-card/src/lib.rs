@@ -1,8 +1,8 @@
 //! A simulated acquisition card: the test bench for recording and playback.
 //!
 //! A card has devices, each with its own ring and rate, like PCIe digitizers. Every sample encodes
-//! its device and number, so a recording can be checked value by value: complete, in order, and
-//! with its gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, for tests; a [`SimCard`]
+//! its device and number, so a recording can be checked sample by sample for completeness, order
+//! and gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, for tests; a [`SimCard`]
 //! runs devices in threads, in real time.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
@@ -44,7 +44,7 @@ pub struct CardOptions {
     pub ring_rows: usize,
     /// Rows per transfer; the ring's capacity is a multiple of it.
     pub transfer_rows: u64,
-    /// Rows per second of each device; 0 means as fast as the ring has room.
+    /// Rows per second of each device; 0 means as fast as the ring accepts rows.
     pub rate: u64,
     /// Rows, including lost ones, after which each device ends; `None` means that it runs until
     /// stopped.
@@ -59,7 +59,7 @@ pub struct CardOptions {
 #[derive(Debug)]
 pub struct SimCard {
     /// One sender per device; dropping it stops the device.
-    running: Vec<Sender<()>>,
+    stop_senders: Vec<Sender<()>>,
     threads: Vec<JoinHandle<DeviceCounts>>,
 }
 
@@ -67,44 +67,44 @@ impl SimCard {
     /// Starts the devices and returns their rings, in device order.
     ///
     /// # Errors
-    /// The errors of [`RegionMemory::create`] and [`SimDevice::new`], or a thread cannot be
-    /// started.
+    /// Fails if [`RegionMemory::for_recording`] or [`SimDevice::new`] fails, or if a thread cannot
+    /// be started.
     pub fn start(options: &CardOptions) -> io::Result<(Self, Vec<CardRing>)> {
         let mut card = Self {
-            running: Vec::new(),
+            stop_senders: Vec::new(),
             threads: Vec::new(),
         };
-        let mut made = Vec::new();
+        let mut parts = Vec::new();
         for device in 0..options.devices {
-            let (memory, filler, reader) = RegionMemory::to_record(
+            let (memory, filler, reader) = RegionMemory::for_recording(
                 options.channels * SAMPLE_BYTES,
                 options.ring_rows,
                 options.pages,
                 options.lent_max,
             )?;
-            let of_device = DeviceOptions {
+            let device_options = DeviceOptions {
                 device,
                 rate: options.rate,
                 transfer_rows: options.transfer_rows,
                 rows_max: options.rows_max,
             };
-            let device = SimDevice::new(filler, of_device)?;
+            let device = SimDevice::new(filler, device_options)?;
             let signal = Arc::new(Signal::default());
             let ring = CardRing {
                 memory,
                 reader,
                 signal: signal.clone(),
             };
-            made.push((device, signal, ring));
+            parts.push((device, signal, ring));
         }
         // Now that all memory is allocated, the devices start together.
         let mut rings = Vec::new();
-        for (number, (device, signal, ring)) in made.into_iter().enumerate() {
-            let (running, stopped) = channel();
-            card.running.push(running);
+        for (number, (device, signal, ring)) in parts.into_iter().enumerate() {
+            let (stop_sender, stop_receiver) = channel();
+            card.stop_senders.push(stop_sender);
             let thread = thread::Builder::new()
                 .name(format!("card-{number}"))
-                .spawn(move || run(device, &stopped, &signal))?;
+                .spawn(move || run(device, &stop_receiver, &signal))?;
             card.threads.push(thread);
             rings.push(ring);
         }
@@ -120,14 +120,14 @@ impl SimCard {
     /// Stops the devices and returns their final counts. Data already in the rings stays there.
     #[must_use]
     pub fn stop(mut self) -> Vec<DeviceCounts> {
-        self.running.clear();
+        self.stop_senders.clear();
         let ended = self.threads.into_iter().map(JoinHandle::join);
         // The threads do not panic.
         ended.map(Result::unwrap_or_default).collect()
     }
 }
 
-fn run(mut device: SimDevice, stopped: &Receiver<()>, signal: &Signal) -> DeviceCounts {
+fn run(mut device: SimDevice, stop_receiver: &Receiver<()>, signal: &Signal) -> DeviceCounts {
     while !device.counts().is_over {
         let now = monotonic();
         let mut sleep = Duration::ZERO;
@@ -141,7 +141,7 @@ fn run(mut device: SimDevice, stopped: &Receiver<()>, signal: &Signal) -> Device
             Ok(_) if device.must_wake() => signal.wake(),
             Ok(_) => {}
         }
-        if stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Disconnected) {
+        if stop_receiver.recv_timeout(sleep) == Err(RecvTimeoutError::Disconnected) {
             break;
         }
     }

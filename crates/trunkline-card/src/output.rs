@@ -8,7 +8,7 @@ use crate::content::{SAMPLE_BYTES, WrongSample, check_samples};
 use crate::device::rows_in;
 
 /// Maximum number of rows taken at a time.
-const TAKEN_MAX: u64 = 4096;
+const ROWS_TAKEN_MAX: u64 = 4096;
 
 /// A device that plays a ring at its own rate and checks every sample. It has no clock and no
 /// thread: [`run_until`](Self::run_until) plays the rows that are due.
@@ -20,7 +20,7 @@ pub struct SimOutput {
     drain: RegionDrain,
     device: u16,
     rate: u64,
-    began: Option<Duration>,
+    started_at: Option<Duration>,
     /// Number of rows that have become due.
     due: u64,
     played: u64,
@@ -44,13 +44,13 @@ impl SimOutput {
     /// ever missed.
     #[must_use]
     pub fn new(drain: RegionDrain, device: u16, rate: u64) -> Self {
-        // `TAKEN_MAX` fits in a `usize`.
-        let rows = vec![0; drain.element_bytes() * TAKEN_MAX as usize];
+        // `ROWS_TAKEN_MAX` fits in a `usize`.
+        let rows = vec![0; drain.element_bytes() * ROWS_TAKEN_MAX as usize];
         Self {
             drain,
             device,
             rate,
-            began: None,
+            started_at: None,
             due: 0,
             played: 0,
             rows,
@@ -64,28 +64,28 @@ impl SimOutput {
     /// [`OutputError`].
     pub fn run_until(&mut self, now: Duration) -> Result<u64, OutputError> {
         let before = self.played;
-        let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
+        let elapsed = now.saturating_sub(*self.started_at.get_or_insert(now));
         let row_bytes = self.drain.element_bytes();
         let due = match self.rate {
             0 => u64::MAX,
             rate => rows_in(elapsed, rate),
         };
         while self.due < due {
-            let there = self.drain.available().map_err(NoRegion::from)?;
-            let wanted = match self.rate {
-                0 => there.min(TAKEN_MAX),
-                _ => (due - self.due).min(TAKEN_MAX),
+            let available = self.drain.available().map_err(NoRegion::from)?;
+            let count = match self.rate {
+                0 => available.min(ROWS_TAKEN_MAX),
+                _ => (due - self.due).min(ROWS_TAKEN_MAX),
             };
-            // `wanted` is at most the number of rows that the buffer holds.
-            let room = self.rows.get_mut(..wanted as usize * row_bytes);
-            let room = room.unwrap_or_default();
-            let taken = self.drain.take(room).map_err(NoRegion::from)?;
+            // `count` is at most the number of rows that the buffer holds.
+            let buffer = self.rows.get_mut(..count as usize * row_bytes);
+            let buffer = buffer.unwrap_or_default();
+            let taken = self.drain.take(buffer).map_err(NoRegion::from)?;
             let number = self.played * (row_bytes / SAMPLE_BYTES) as u64;
-            let samples = room.get(..taken as usize * row_bytes).unwrap_or_default();
+            let samples = buffer.get(..taken as usize * row_bytes).unwrap_or_default();
             check_samples(self.device, number, samples)?;
             self.played += taken;
-            self.due += wanted;
-            if wanted == 0 {
+            self.due += count;
+            if count == 0 {
                 break;
             }
         }

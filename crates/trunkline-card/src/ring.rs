@@ -66,7 +66,7 @@ impl CardRing {
     /// [`NoRegion::NotYet`] if the rows are not available within `wait`; see [`NoRegion`] for the
     /// others.
     pub fn next(&mut self, rows: u64, wait: Duration) -> Result<Option<ReadRegion>, NoRegion> {
-        let until = monotonic().saturating_add(wait);
+        let deadline = monotonic().saturating_add(wait);
         loop {
             // Read this before the ring is checked, so that rows written before the device ended
             // are found.
@@ -78,14 +78,14 @@ impl CardRing {
                     return self.reader.acquire_available(rows).map(Some);
                 }
                 Err(NoRegion::NotYet { available }) => {
-                    let left = until.saturating_sub(monotonic());
-                    if left.is_zero() {
+                    let remaining = deadline.saturating_sub(monotonic());
+                    if remaining.is_zero() {
                         return Err(NoRegion::NotYet { available });
                     }
                     self.signal.register();
                     // A larger number of rows may never be contiguously available.
                     if self.reader.wait_for(available + 1)? && !self.signal.is_over() {
-                        thread::park_timeout(left);
+                        thread::park_timeout(remaining);
                     }
                 }
                 Err(error) => return Err(error),

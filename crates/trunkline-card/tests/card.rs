@@ -39,7 +39,7 @@ fn sample_identifies_itself() {
 /// Behaviour: ZC-18.
 #[test]
 fn device_acquires_at_its_rate_and_loses_samples_without_room() {
-    let made = RegionMemory::to_record(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_recording(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, filler, mut reader) = made.unwrap();
     let mut sut = SimDevice::new(filler, DeviceOptions::new(7, 1000, 64)).unwrap();
     let start = Duration::from_secs(100);
@@ -73,7 +73,7 @@ fn device_acquires_at_its_rate_and_loses_samples_without_room() {
 /// The last transfer of a device that ends is due once its own rows are there.
 #[test]
 fn short_last_transfer_is_due_with_its_rows_and_nothing_follows() {
-    let made = RegionMemory::to_record(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_recording(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, filler, _reader) = made.unwrap();
     let options = DeviceOptions {
         rows_max: Some(74),
@@ -94,7 +94,7 @@ fn short_last_transfer_is_due_with_its_rows_and_nothing_follows() {
 #[test]
 fn a_device_refuses_a_ring_that_is_not_whole_transfers_or_samples() {
     for (row_bytes, transfer) in [(SAMPLE_BYTES, 100), (SAMPLE_BYTES, 0), (4, 64)] {
-        let made = RegionMemory::to_record(row_bytes, 4096, PagesWanted::Ordinary, 4);
+        let made = RegionMemory::for_recording(row_bytes, 4096, PagesWanted::Ordinary, 4);
         let (_memory, filler, _reader) = made.unwrap();
         let refused = SimDevice::new(filler, DeviceOptions::new(0, 0, transfer)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
@@ -135,7 +135,7 @@ fn a_card_runs_its_devices_and_every_value_arrives() {
 /// Behaviour: ZC-08.
 #[test]
 fn playing_device_counts_missing_samples() {
-    let made = RegionMemory::to_play(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_playback(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     let mut sut = SimOutput::new(drain, 2, 1000);
     let mut row = 0;

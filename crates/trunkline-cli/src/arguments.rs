@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use trunkline::proto::Throughput;
+use trunkline::proto::ThroughputMode;
 use trunkline_types::DataType;
 use trunkline_types::contract::parse_duration;
 use trunkline_types::text::{Digits, parse_type};
@@ -17,7 +17,7 @@ use crate::verbs;
 #[command(
     name = "trunkline",
     version,
-    about = "Read, write and follow the variables of machines and laboratories",
+    about = "Read, write and monitor the variables of machines and laboratories",
     disable_help_subcommand = true,
     arg_required_else_help = true,
     after_help = "An engine serves variables to programs; a library is a set of variables deployed \
@@ -39,25 +39,26 @@ pub(crate) enum Command {
     /// Write values, and wait until each is confirmed
     ///
     /// The forms are `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -`, which reads the
-    /// value from standard input, and `put --csv FILE`. The form of a value depends on the type of
-    /// the variable: 72.5, on, AUTO, text, [1, 2, 3]. All values are sent in one batch. If one of
-    /// them is refused, the others are still written, except with `--atomic`.
+    /// value from standard input, and `put --csv FILE`. The notation of a value depends on the type
+    /// of the variable, for example 72.5, on, AUTO, text or [1, 2, 3]. All values are sent in one
+    /// batch. If one of them is refused, the others are still written, except with `--atomic`.
     Put(verbs::put::Args),
     /// Set values in the engine only, without writing them to devices
     ///
-    /// `send` then writes the value to the device. Until then, the next value from the device
-    /// replaces it. For a variable without a device, `set` is the same as `put`.
+    /// To write the value to the device later, use `send`. A new value from the device replaces a
+    /// value that has not been sent. For a variable without a device, `set` is the same as `put`.
     Set(verbs::put::Args),
     /// Send the current values of variables to their devices, and wait until the devices have
     /// accepted them
     ///
     /// `set` followed by `send` is a `put` in two steps. For a variable without a device, `send`
     /// does nothing.
-    Send(verbs::put::OrderArgs),
+    Send(verbs::put::DeviceRequestArgs),
     /// Make devices measure again, and wait for the new values
     ///
-    /// `get` prints the values that the engine already has.
-    Request(verbs::put::OrderArgs),
+    /// By contrast, `get` prints the values that the engine already has, without asking the
+    /// devices.
+    Request(verbs::put::DeviceRequestArgs),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
     #[command(subcommand, disable_help_subcommand = true)]
@@ -111,7 +112,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) url: String,
 
-    /// Maximum time to wait for the engine: seconds, or a number with ns, us, ms, s, m, h or d
+    /// Maximum time to wait for the engine: a number of seconds, or a number with a unit: ns, us,
+    /// ms, s, m, h or d
     #[arg(
         short = 'w',
         long,
@@ -125,8 +127,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) timeout: Duration,
 
-    /// Throughput mode: the client and the engine collect data, and send it when this size is
-    /// reached or this time has passed; without a value, 8KiB,10ms
+    /// Throughput mode: the client and the engine collect data, and send the data when it reaches
+    /// this size or has waited for this time; without a value: 8KiB,10ms
     #[arg(
         long,
         value_name = "BYTES,TIME",
@@ -135,13 +137,13 @@ pub(crate) struct GlobalArgs {
         default_missing_value = "8KiB,10ms",
         global = true
     )]
-    pub(crate) batch: Option<Throughput>,
+    pub(crate) batch: Option<ThroughputMode>,
 
     /// Output format; default: table on a terminal, otherwise plain
     #[arg(short = 'o', long = "output", value_name = "FORMAT", global = true)]
-    pub(crate) form: Option<Form>,
+    pub(crate) output_format: Option<OutputFormat>,
 
-    /// Print JSON Lines, the same as `-o jsonl`; errors are JSON, too
+    /// Print JSON Lines, the same as `-o jsonl`; errors are also JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -149,7 +151,7 @@ pub(crate) struct GlobalArgs {
     #[arg(short, long, global = true)]
     pub(crate) terse: bool,
 
-    /// Print the time and quality, too
+    /// Also print the time and quality
     #[arg(short = 'a', long, global = true)]
     pub(crate) wide: bool,
 
@@ -158,8 +160,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, value_name = "STYLE", global = true)]
     pub(crate) time: Option<TimeStyle>,
 
-    /// Which time to print: when the value was measured, accepted by the engine, or received by
-    /// this command
+    /// Time to print: the time at which the value was measured, accepted by the engine, or received
+    /// by this command
     #[arg(long, value_name = "CLOCK", default_value = "source", global = true)]
     pub(crate) clock: ClockChoice,
 
@@ -223,8 +225,8 @@ pub(crate) struct GlobalArgs {
     pub(crate) elements: Option<usize>,
 
     /// Template for readings, such as '{name} {value}'; `trunkline help get` lists the placeholders
-    #[arg(long, value_name = "TEMPLATE", global = true)]
-    pub(crate) format: Option<String>,
+    #[arg(long = "format", value_name = "TEMPLATE", global = true)]
+    pub(crate) template: Option<String>,
 
     /// Print 64-bit integers as strings in JSON, for programs that read all numbers as floating
     /// point
@@ -246,12 +248,12 @@ impl GlobalArgs {
     }
 }
 
-/// Forms of the output.
+/// Output formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     /// Aligned columns for people
     Table,
-    /// Columns with tabs between them
+    /// Tab-separated columns
     Plain,
     /// One JSON array
     Json,
@@ -269,7 +271,8 @@ pub(crate) enum TimeStyle {
     /// Seconds since the command started
     Rel,
     /// Seconds since the previous line of the same variable
-    Inc,
+    #[value(name = "inc")]
+    Delta,
     /// Seconds since 1970-01-01 UTC
     Unix,
     /// No time
@@ -306,7 +309,9 @@ pub(crate) fn number<N: TryFrom<u64> + 'static>(
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = match text.strip_prefix('-') {
         Some(time) if parse_duration(time).is_some() => "a time cannot be negative",
-        _ => "it is not a time; write seconds, or a number with ns, us, ms, s, m, h or d",
+        _ => {
+            "not a time; use a number of seconds, or a number with a unit: ns, us, ms, s, m, h or d"
+        }
     };
     parse_duration(text).ok_or_else(|| wrong.to_owned())
 }
@@ -319,7 +324,7 @@ pub(crate) fn data_type(text: &str) -> Result<DataType, String> {
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
     let number = number.filter(|number| number.is_normal() && *number > 0.0);
-    number.ok_or_else(|| "write a number above 0, such as 100 or 0.5".to_owned())
+    number.ok_or_else(|| "use a number above 0, such as 100 or 0.5".to_owned())
 }
 
 /// Parses a duration greater than zero.

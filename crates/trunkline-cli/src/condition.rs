@@ -17,7 +17,7 @@ use crate::Problem;
 pub(crate) struct Condition {
     text: String,
     subject: Subject,
-    sign: &'static str,
+    operator: &'static str,
     operand: String,
 }
 
@@ -30,7 +30,7 @@ enum Subject {
 /// A condition bound to the type of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bound {
-    sign: &'static str,
+    operator: &'static str,
     operand: Operand,
 }
 
@@ -46,11 +46,11 @@ enum Operand {
 }
 
 /// Longer operators come first, so that `<=` is not parsed as `<`.
-const SIGNS: [&str; 7] = ["==", "!=", "<=", ">=", "=", "<", ">"];
+const OPERATORS: [&str; 7] = ["==", "!=", "<=", ">=", "=", "<", ">"];
 
 impl Condition {
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
-        let wrong = || {
+        let invalid = || {
             let sentence = format!(
                 "--until \"{text}\" is not a condition; write value or quality, one of = != < <= > \
                  >=, and an operand, as in 'value > 80'"
@@ -60,42 +60,44 @@ impl Condition {
         let trimmed = text.trim();
         let end = trimmed
             .find(|c: char| !c.is_ascii_alphabetic())
-            .ok_or_else(wrong)?;
+            .ok_or_else(invalid)?;
         let (subject, rest) = trimmed.split_at(end);
         let subject = match subject {
             "value" => Subject::Value,
             "quality" => Subject::Quality,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
         let rest = rest.trim_start();
-        let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign));
-        let sign = sign.ok_or_else(wrong)?;
-        let operand = rest[sign.len()..].trim();
+        let operator = OPERATORS
+            .iter()
+            .find(|operator| rest.starts_with(**operator));
+        let operator = operator.ok_or_else(invalid)?;
+        let operand = rest[operator.len()..].trim();
         if operand.is_empty() {
-            return Err(wrong());
+            return Err(invalid());
         }
         let operand = operand.to_owned();
         Ok(Self {
             text: text.to_owned(),
             subject,
-            sign,
+            operator,
             operand,
         })
     }
 
     pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
-        let wrong = |why: String| {
+        let unusable = |why: String| {
             let text = &self.text;
             Problem::usage(format!(
                 "--until \"{text}\" cannot be used for {name} ({ty}): {why}"
             ))
         };
         let operand = match self.subject {
-            Subject::Quality => self.quality_operand().map_err(wrong)?,
-            Subject::Value => self.value_operand(ty).map_err(wrong)?,
+            Subject::Quality => self.quality_operand().map_err(unusable)?,
+            Subject::Value => self.value_operand(ty).map_err(unusable)?,
         };
         Ok(Bound {
-            sign: self.sign,
+            operator: self.operator,
             operand,
         })
     }
@@ -112,7 +114,7 @@ impl Condition {
     }
 
     fn is_ordering(&self) -> bool {
-        self.sign.starts_with(['<', '>'])
+        self.operator.starts_with(['<', '>'])
     }
 
     fn quality_operand(&self) -> Result<Operand, String> {
@@ -177,7 +179,7 @@ impl Bound {
                 (value, wanted) => equality(value == wanted),
             },
         };
-        match (self.sign, ordering) {
+        match (self.operator, ordering) {
             ("!=", ordering) => ordering != Some(Ordering::Equal),
             (_, None) => false,
             ("<", Some(ordering)) => ordering.is_lt(),
@@ -214,16 +216,16 @@ mod tests {
     use trunkline_types::{Position, Quality, Sample};
 
     use super::*;
-    use crate::output::specimen;
+    use crate::output::fixtures;
 
     fn reading(value: Value) -> Reading {
         let sample = Sample {
             value,
-            ..specimen::reading().sample
+            ..fixtures::reading().sample
         };
         Reading {
             sample,
-            ..specimen::reading()
+            ..fixtures::reading()
         }
     }
 
@@ -277,9 +279,9 @@ mod tests {
         let bad = Reading {
             sample: Sample {
                 quality: Quality::bad(Reason::SensorFailure),
-                ..specimen::reading().sample
+                ..fixtures::reading().sample
             },
-            ..specimen::reading()
+            ..fixtures::reading()
         };
         for (condition, expected) in [
             ("quality = bad", true),

@@ -19,9 +19,9 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Interval at which a command that waits for an engine checks whether to give up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(crate) fn open_options(read: bool, describe: bool) -> OpenOptions {
+pub(crate) fn open_options(include_readings: bool, describe: bool) -> OpenOptions {
     OpenOptions {
-        read,
+        include_readings,
         describe,
         ..OpenOptions::default()
     }
@@ -55,7 +55,7 @@ pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> Con
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
         fail_fast,
-        throughput: settings.batch,
+        throughput_mode: settings.batch,
         spin: trunkline::SPIN_DEFAULT,
     }
 }
@@ -66,8 +66,8 @@ impl Connection {
         let client = dial(engine, &context.settings)?;
         match client.wait_connected(context.settings.timeout) {
             Ok(session) => {
-                let about = (session.engine_name.as_str(), session.epoch);
-                Ok(Self::of(client, about, engine, context))
+                let identity = (session.engine_name.as_str(), session.epoch);
+                Ok(Self::of(client, identity, engine, context))
             }
             Err(error) => Err(not_reached(&address(engine), &error).into()),
         }
@@ -92,34 +92,34 @@ impl Connection {
         }
     }
 
-    /// Same as [`new`](Self::new), but waits for an engine that is not running, until `until`.
-    /// Calls `say` once, with the reason for the wait. On a timeout, the latest reason is the
-    /// error.
+    /// Same as [`new`](Self::new), but waits for an engine that is not running, until `deadline`.
+    /// Calls `report_wait` once, with the reason for the wait. On a timeout, the latest reason is
+    /// the error.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,
-        until: Option<Tick>,
-        say: impl FnOnce(&Problem) -> Result<(), CliError>,
+        deadline: Option<Tick>,
+        report_wait: impl FnOnce(&Problem) -> Result<(), CliError>,
     ) -> Result<Self, CliError> {
         let client = Client::connect_with(&options(engine, &context.settings, false))
             .map_err(|error| Problem::system(&error))?;
-        let mut say = Some(say);
+        let mut report_wait = Some(report_wait);
         loop {
             let now = context.clock.now();
-            let left = until.map_or(Duration::MAX, |until| until.since(now));
-            let error = match client.wait_connected(left.min(CHECK_INTERVAL)) {
+            let remaining = deadline.map_or(Duration::MAX, |deadline| deadline.since(now));
+            let error = match client.wait_connected(remaining.min(CHECK_INTERVAL)) {
                 Ok(session) => {
-                    let about = (session.engine_name.as_str(), session.epoch);
-                    return Ok(Self::of(client, about, engine, context));
+                    let identity = (session.engine_name.as_str(), session.epoch);
+                    return Ok(Self::of(client, identity, engine, context));
                 }
                 Err(error) => not_reached(&address(engine), &error),
             };
             let is_hopeless = matches!(client.state(), ConnectionState::Closed { .. });
-            if is_hopeless || left <= CHECK_INTERVAL {
+            if is_hopeless || remaining <= CHECK_INTERVAL {
                 return Err(error.into());
             }
-            if let Some(say) = say.take() {
-                say(&error)?;
+            if let Some(report_wait) = report_wait.take() {
+                report_wait(&error)?;
             }
         }
     }
@@ -128,7 +128,7 @@ impl Connection {
     /// operand already gave. Excluded names are left out.
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
-        let mut seen = std::collections::HashSet::new();
+        let mut names_seen = std::collections::HashSet::new();
         let mut hints = 0;
         for wanted in targets.wanted {
             match wanted {
@@ -139,7 +139,7 @@ impl Connection {
                 Wanted::Wrong(problem) => entries.push(Err(problem)),
                 Wanted::Name(name) if context.settings.is_excluded(&name) => {}
                 Wanted::Name(name) => {
-                    seen.insert(name.clone());
+                    names_seen.insert(name.clone());
                     entries.push(Ok(name));
                 }
                 Wanted::Pattern(pattern) => {
@@ -148,7 +148,7 @@ impl Connection {
                         entries.push(Err(nothing_matches(&pattern.to_string())));
                     }
                     let names = found.into_iter().map(|found| found.name);
-                    entries.extend(names.filter(|name| seen.insert(name.clone())).map(Ok));
+                    entries.extend(names.filter(|name| names_seen.insert(name.clone())).map(Ok));
                 }
             }
         }
@@ -307,7 +307,7 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         ),
         other => ("not-connected", other.to_string()),
     };
-    let sentence = format!("the engine at {address} is not reachable: {reason}");
+    let sentence = format!("cannot reach the engine at {address}: {reason}");
     Problem::new(Exit::Unreachable, code, sentence)
 }
 
@@ -404,7 +404,9 @@ pub(crate) fn metadata(opened: &Opened) -> Metadata {
     let properties: Option<&Properties> = opened.properties.as_deref();
     Metadata {
         data_type: opened.data_type.clone(),
-        units: properties.map(|of| of.units.clone()).unwrap_or_default(),
-        precision: properties.and_then(|of| of.precision),
+        units: properties
+            .map(|properties| properties.units.clone())
+            .unwrap_or_default(),
+        precision: properties.and_then(|properties| properties.precision),
     }
 }

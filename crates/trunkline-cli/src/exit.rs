@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    Done = 0,
+    Success = 0,
     /// The command failed, completely or in part.
     Failed = 1,
     Usage = 2,
@@ -24,11 +24,11 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// Returns this code if `condition` is true, otherwise [`Exit::Done`].
+    /// Returns this code if `condition` is true, otherwise [`Exit::Success`].
     pub(crate) fn when(self, condition: bool) -> Self {
         match condition {
             true => self,
-            false => Self::Done,
+            false => Self::Success,
         }
     }
 
@@ -78,7 +78,7 @@ impl Tally {
             Tally {
                 timed_out: true, ..
             } => Exit::TimedOut,
-            Tally { items, .. } => items.unwrap_or(Exit::Done),
+            Tally { items, .. } => items.unwrap_or(Exit::Success),
         }
     }
 }
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_one_kind_keep_their_code_and_a_mixture_is_1() {
+    fn failures_with_the_same_code_keep_it_and_different_codes_give_1() {
         for (failures, expected) in [
-            (&[][..], Exit::Done),
+            (&[][..], Exit::Success),
             (&[Exit::Refused], Exit::Refused),
             (&[Exit::Refused, Exit::Refused], Exit::Refused),
             (&[Exit::Refused, Exit::OutcomeUnknown], Exit::Failed),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_data_outranks_timeouts_and_both_outrank_single_names() {
+    fn lost_data_outranks_timeouts_and_both_outrank_failed_names() {
         let mut sut = tally(&[Exit::Failed]);
         sut.set_timed_out();
         assert_eq!(sut.exit(), Exit::TimedOut);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_documentation() {
+    fn codes_match_the_documentation() {
         let page = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../docs/reference/exit-codes.md"
@@ -136,7 +136,7 @@ mod tests {
             .map(|row| row.split('|').nth(1).unwrap().trim().parse().unwrap())
             .collect();
         let all = [
-            Exit::Done,
+            Exit::Success,
             Exit::Failed,
             Exit::Usage,
             Exit::Unreachable,

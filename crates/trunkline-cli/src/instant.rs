@@ -70,17 +70,17 @@ impl Now {
             Some((first, rest)) => (first, Some(rest.trim_start())),
             None => (text, None),
         };
-        let at = match rest {
+        let time = match rest {
             Some(rest) => time_of_day(rest)?,
             None => Time::midnight(),
         };
         if let Some(days) = day(first) {
             let date = self.today(zone)?.checked_add(days.days()).ok()?;
-            return Some(date.to_datetime(at));
+            return Some(date.to_datetime(time));
         }
         match (time_of_day(text), rest) {
             (Some(time), _) => Some(self.today(zone)?.to_datetime(time)),
-            (None, Some(_)) => Some(first.parse::<Date>().ok()?.to_datetime(at)),
+            (None, Some(_)) => Some(first.parse::<Date>().ok()?.to_datetime(time)),
             (None, None) => text.parse().ok(),
         }
     }
@@ -125,18 +125,18 @@ fn duration(text: &str) -> Option<i64> {
     let mut sum = 0_i64;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, behind) = rest.split_at(end.unwrap_or(rest.len()));
-        let behind = behind.trim_start();
-        let end = behind.find(|c: char| !c.is_ascii_alphabetic());
-        let (unit, behind) = behind.split_at(end.unwrap_or(behind.len()));
-        if unit.is_empty() && !behind.is_empty() {
+        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let after = after.trim_start();
+        let end = after.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        if unit.is_empty() && !after.is_empty() {
             return None;
         }
-        let (unit, times) = unit_of(unit)?;
+        let (unit, factor) = unit_of(unit)?;
         let nanos = parse_duration(&format!("{number}{unit}"))?.as_nanos();
-        let nanos = i64::try_from(nanos).ok()?.checked_mul(times)?;
+        let nanos = i64::try_from(nanos).ok()?.checked_mul(factor)?;
         sum = sum.checked_add(nanos)?;
-        rest = behind.trim_start();
+        rest = after.trim_start();
     }
     Some(sum)
 }

@@ -82,10 +82,10 @@ fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
 
 /// Refuses options of a command that precede one of its subcommands, which does not know them.
 fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
-    let Some((name, own)) = matches.subcommand() else {
+    let Some((name, subcommand_matches)) = matches.subcommand() else {
         return Ok(());
     };
-    let Some((verb, _)) = own.subcommand() else {
+    let Some((verb, _)) = subcommand_matches.subcommand() else {
         return Ok(());
     };
     let cli = Cli::command();
@@ -94,7 +94,8 @@ fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
         .into_iter()
         .flat_map(clap::Command::get_arguments);
     let is_given = |argument: &&clap::Arg| {
-        own.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
+        subcommand_matches.value_source(argument.get_id().as_str())
+            == Some(ValueSource::CommandLine)
     };
     match arguments
         .filter(|argument| argument.get_long().is_some())
@@ -127,12 +128,12 @@ fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Ex
 }
 
 fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
-    let stop = match (result, terminal.finish()) {
+    let error = match (result, terminal.finish()) {
         (Ok(exit), Ok(())) => return exit,
-        (Err(stop), _) | (Ok(_), Err(stop)) => stop,
+        (Err(error), _) | (Ok(_), Err(error)) => error,
     };
-    match stop {
-        CliError::PipeClosed => Exit::Done,
+    match error {
+        CliError::PipeClosed => Exit::Success,
         CliError::Problem(problem) => {
             // If standard error is closed as well, the problem cannot be shown.
             let _ = terminal.problem(&problem, 0);
@@ -175,11 +176,11 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let long = option.strip_prefix("--")?;
     let cli = Cli::command();
     let command = named(&cli, words)?;
-    let takes = |verb: &&clap::Command| {
+    let takes_option = |verb: &&clap::Command| {
         let mut arguments = verb.get_arguments();
-        arguments.any(|one| one.get_long() == Some(long) && !one.is_hide_set())
+        arguments.any(|argument| argument.get_long() == Some(long) && !argument.is_hide_set())
     };
-    let verbs = command.get_subcommands().filter(takes);
+    let verbs = command.get_subcommands().filter(takes_option);
     let verbs: Vec<String> = verbs
         .map(|verb| format!("`{} {}`", command.get_name(), verb.get_name()))
         .collect();
@@ -199,7 +200,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
-            Ok(Exit::Done)
+            Ok(Exit::Success)
         }
         // If an environment variable sets an option, clap reports a short error instead of the
         // help.
@@ -299,7 +300,9 @@ mod tests {
     #[test]
     fn no_argument_has_the_id_of_a_global_option() {
         let cli = Cli::command();
-        let globals = cli.get_arguments().filter(|one| one.is_global_set());
+        let globals = cli
+            .get_arguments()
+            .filter(|argument| argument.is_global_set());
         let globals: Vec<&clap::Id> = globals.map(clap::Arg::get_id).collect();
         for command in cli.get_subcommands() {
             for verb in std::iter::once(command).chain(command.get_subcommands()) {

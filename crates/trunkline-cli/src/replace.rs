@@ -31,11 +31,11 @@ impl NewFile {
         let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
         let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
         let permissions = match fs::metadata(path) {
-            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(there) if is_open_already || !there.is_file() => {
+            Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(metadata) if is_open_already || !metadata.is_file() => {
                 return Ok(Self::InPlace(OpenOptions::new().write(true).open(path)?));
             }
-            Ok(there) => Some(there.permissions()),
+            Ok(metadata) => Some(metadata.permissions()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if is_link => return Err(io::Error::other("it is a link to a missing file")),
             Err(_) => None,
@@ -83,11 +83,11 @@ impl NewFile {
             file.as_file().set_permissions(permissions)?;
         }
         file.as_file().sync_all()?;
-        let put = match may_replace {
+        let result = match may_replace {
             true => file.persist(&path),
             false => file.persist_noclobber(&path),
         };
-        put.map_err(|error| error.error)?;
+        result.map_err(|error| error.error)?;
         // Makes the new name durable as well.
         File::open(folder_of(&path))?.sync_all()
     }
@@ -163,7 +163,7 @@ mod tests {
     fn a_file_that_appeared_in_the_meantime_is_replaced_only_with_permission() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
-        for (may_replace, left) in [(false, b"theirs".as_slice()), (true, b"")] {
+        for (may_replace, expected_content) in [(false, b"theirs".as_slice()), (true, b"")] {
             let sut = NewFile::create(&path).unwrap();
             fs::write(&path, b"theirs").unwrap();
             let finished = sut.finish(may_replace).map_err(|error| error.kind());
@@ -172,7 +172,7 @@ mod tests {
                 false => Err(io::ErrorKind::AlreadyExists),
             };
             assert_eq!(finished, expected);
-            assert_eq!(fs::read(&path).unwrap(), left);
+            assert_eq!(fs::read(&path).unwrap(), expected_content);
         }
     }
 

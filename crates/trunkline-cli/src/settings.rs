@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use trunkline::proto::Throughput;
+use trunkline::proto::ThroughputMode;
 use trunkline_types::Pattern;
 
 use crate::Problem;
-use crate::arguments::{Form, GlobalArgs};
+use crate::arguments::{GlobalArgs, OutputFormat};
 use crate::output::template::Template;
 use crate::output::times::TimeChoice;
 use crate::output::values::ValueStyle;
@@ -15,10 +15,10 @@ use crate::output::values::ValueStyle;
 pub(crate) struct Settings {
     /// URL of the engine, as the user wrote it.
     pub(crate) url: String,
-    pub(crate) batch: Option<Throughput>,
+    pub(crate) batch: Option<ThroughputMode>,
     pub(crate) timeout: Duration,
     pub(crate) is_timeout_given: bool,
-    pub(crate) form: Form,
+    pub(crate) output_format: OutputFormat,
     pub(crate) columns: Columns,
     pub(crate) values: ValueStyle,
     pub(crate) times: TimeChoice,
@@ -36,19 +36,27 @@ pub(crate) enum Columns {
 impl Settings {
     /// Checks the options. `is_tty` is true if standard output is a terminal.
     pub(crate) fn new(global: &GlobalArgs, is_tty: bool) -> Result<Self, Problem> {
-        let form = match (global.json, global.form) {
-            (true, Some(Form::Table | Form::Plain | Form::Json | Form::Csv)) => {
+        let output_format = match (global.json, global.output_format) {
+            (
+                true,
+                Some(
+                    OutputFormat::Table
+                    | OutputFormat::Plain
+                    | OutputFormat::Json
+                    | OutputFormat::Csv,
+                ),
+            ) => {
                 return Err(Problem::usage(
                     "--json is the same as -o jsonl; give only one of them",
                 ));
             }
-            (true, _) => Form::Jsonl,
-            (false, Some(form)) => form,
-            (false, None) if is_tty => Form::Table,
-            (false, None) => Form::Plain,
+            (true, _) => OutputFormat::Jsonl,
+            (false, Some(output_format)) => output_format,
+            (false, None) if is_tty => OutputFormat::Table,
+            (false, None) => OutputFormat::Plain,
         };
         let columns = columns(global)?;
-        if columns != Columns::Usual && !form.is_for_people() {
+        if columns != Columns::Usual && !output_format.is_for_people() {
             let sentence = "-t, -a and --format work only with table and plain output; leave them \
                             out, or leave out --json or -o";
             return Err(Problem::usage(sentence));
@@ -62,9 +70,9 @@ impl Settings {
             batch: global.batch,
             timeout: global.timeout,
             is_timeout_given: false,
-            form,
+            output_format,
             columns,
-            values: ValueStyle::new(global, form),
+            values: ValueStyle::new(global, output_format),
             times: TimeChoice::new(global),
             exclude: exclude.collect::<Result<_, _>>()?,
         })
@@ -76,7 +84,7 @@ impl Settings {
     }
 
     pub(crate) fn is_json(&self) -> bool {
-        self.form.is_json()
+        self.output_format.is_json()
     }
 
     pub(crate) fn is_excluded(&self, name: &str) -> bool {
@@ -84,18 +92,18 @@ impl Settings {
     }
 }
 
-impl Form {
+impl OutputFormat {
     pub(crate) fn is_json(self) -> bool {
-        matches!(self, Form::Json | Form::Jsonl)
+        matches!(self, OutputFormat::Json | OutputFormat::Jsonl)
     }
 
     pub(crate) fn is_for_people(self) -> bool {
-        matches!(self, Form::Table | Form::Plain)
+        matches!(self, OutputFormat::Table | OutputFormat::Plain)
     }
 }
 
 fn columns(global: &GlobalArgs) -> Result<Columns, Problem> {
-    Ok(match (global.terse, global.wide, &global.format) {
+    Ok(match (global.terse, global.wide, &global.template) {
         (false, false, None) => Columns::Usual,
         (true, false, None) => Columns::Terse,
         (false, true, None) => Columns::Wide,

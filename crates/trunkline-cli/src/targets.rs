@@ -68,7 +68,7 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
     for operand in operands {
         let (engine, target) = resolve_one(operand, &default);
         wanted.push(target);
-        if !engines.iter().any(|known| is_same(known, &engine)) {
+        if !engines.iter().any(|listed| is_same(listed, &engine)) {
             engines.push(engine);
         }
     }
@@ -84,21 +84,21 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
 }
 
 fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
-    let wrong = |code: &'static str, sentence: String| {
+    let invalid = |code: &'static str, sentence: String| {
         Wanted::Wrong(Problem::failed(code, sentence).with_name(operand))
     };
     let (engine, text) = match split_url(operand, default) {
         Ok(parts) => parts,
-        Err(error) => return (default.clone(), wrong(BAD_NAME, error)),
+        Err(error) => return (default.clone(), invalid(BAD_NAME, error)),
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
             Ok(pattern) => Wanted::Pattern(pattern),
-            Err(error) => wrong("bad-pattern", error.to_string()),
+            Err(error) => invalid("bad-pattern", error.to_string()),
         },
         false => match Name::parse(&text) {
             Ok(name) => Wanted::Name(name.as_str().to_owned()),
-            Err(error) => wrong(BAD_NAME, error.to_string()),
+            Err(error) => invalid(BAD_NAME, error.to_string()),
         },
     };
     (engine, target)
@@ -117,10 +117,10 @@ pub(crate) fn split_url(operand: &str, default: &Url) -> Result<(Url, String), S
     })
 }
 
-fn is_same(one: &Url, other: &Url) -> bool {
-    one.host == other.host
-        && one.port_or_default() == other.port_or_default()
-        && one.via == other.via
+fn is_same(left: &Url, right: &Url) -> bool {
+    left.host == right.host
+        && left.port_or_default() == right.port_or_default()
+        && left.via == right.via
 }
 
 /// Returns the engine's address in its usual form, `localhost:5850`, or the path of its Unix

@@ -369,16 +369,16 @@ fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('\u{1b}') {
-        let (before, from) = rest.split_at(at);
+    while let Some(index) = rest.find('\u{1b}') {
+        let (before, after) = rest.split_at(index);
         safe.push_str(&escape_except(before, keep));
-        let colour = COLOURS.iter().find(|colour| from.starts_with(**colour));
+        let colour = COLOURS.iter().find(|colour| after.starts_with(**colour));
         let (shown, length) = match colour {
             Some(colour) => (Cow::Borrowed(*colour), colour.len()),
-            None => (escape(&from[..1]), 1),
+            None => (escape(&after[..1]), 1),
         };
         safe.push_str(&shown);
-        rest = &from[length..];
+        rest = &after[length..];
     }
     safe.push_str(&escape_except(rest, keep));
     Cow::Owned(safe)

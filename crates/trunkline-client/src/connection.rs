@@ -19,7 +19,7 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::{
     Agreement, Backoff, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer,
-    FrameKind, FrameLimits, Gather, Liveness, Throughput, digest,
+    FrameKind, FrameLimits, Gather, Liveness, ThroughputMode, digest,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -127,7 +127,7 @@ impl Connection {
             window_records: options.window_records,
             window_bytes: options.window_bytes,
             resume: self.last_session,
-            throughput: options.throughput.map(Throughput::within_bounds),
+            throughput: options.throughput_mode.map(ThroughputMode::within_bounds),
         }
     }
 
@@ -235,7 +235,7 @@ impl Connection {
             engine_wall: welcome.wall,
         }));
         // Both ends gather, or neither does (LX-11).
-        let wanted = options.throughput.is_some() && self.has(Features::THROUGHPUT);
+        let wanted = options.throughput_mode.is_some() && self.has(Features::THROUGHPUT);
         let granted = welcome.throughput.filter(|_| wanted);
         self.gather = granted.map(|terms| Box::new(Gather::new(terms)));
         Ok((same_epoch, welcome))

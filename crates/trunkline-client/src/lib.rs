@@ -89,7 +89,7 @@ pub use typed::{TypeMismatch, Typed};
 pub use variables::VariableRef;
 pub use variables::convert::{EnumIndex, FromValue, IntoValue};
 pub use variables::local::{LocalUpdate, LocalVariable};
-pub use variables::reading_page::{PageReading, ReadingPage};
+pub use variables::reading_buffer::{ReadingBuffer, ReadingRef};
 pub use writes::{
     GroupOutcome, NotTried, Write, WriteBatchId, WriteCounts, WriteMode, WriteOutcome,
 };

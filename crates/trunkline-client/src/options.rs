@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RECORDS_DEFAULT};
-use trunkline_proto::{Backoff, Negotiation, Throughput};
+use trunkline_proto::{Backoff, Negotiation, ThroughputMode};
 use trunkline_types::Contract;
 
 /// The identity of the client, and the limits on its memory. When a limit is reached, the call is
@@ -22,7 +22,7 @@ pub struct ClientOptions {
     pub negotiation: Negotiation,
     /// Gathers data before sending at both ends, if the engine supports that. `None`: data is sent
     /// at once.
-    pub throughput: Option<Throughput>,
+    pub throughput_mode: Option<ThroughputMode>,
     /// Maximum number of unacknowledged update records that the engine may send.
     pub window_records: u32,
     /// Maximum size of those records in bytes.
@@ -53,7 +53,7 @@ impl Default for ClientOptions {
             user: String::new(),
             pid: 0,
             negotiation: Negotiation::OURS,
-            throughput: None,
+            throughput_mode: None,
             window_records: WINDOW_RECORDS_DEFAULT,
             window_bytes: WINDOW_BYTES_DEFAULT,
             backoff_base: Backoff::BASE,
@@ -84,7 +84,7 @@ pub enum Need {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
     /// True to include the current readings in the answer.
-    pub read: bool,
+    pub include_readings: bool,
     /// True to include the properties in the answer.
     pub describe: bool,
     /// The need for read access.

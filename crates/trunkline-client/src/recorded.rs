@@ -10,7 +10,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use trunkline_proto::message::ended::EndReason;
-use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery, is_late_sequence};
+use trunkline_types::history::{
+    HistoryEvent, HistoryItem, HistoryPage, HistoryQuery, HistorySeries, RowKey, SeriesData,
+    is_late_sequence,
+};
 use trunkline_types::{Lost, Pattern, Position, Reading, Timestamp};
 
 use crate::event::Event;
@@ -45,6 +48,11 @@ struct FollowedItem {
     last_time: Timestamp,
     /// Engine starts that have no more missing updates, except the present one.
     done: HashSet<u64>,
+    /// Recorded losses that were reported. Queries overlap, so a later one may return them again; those
+    /// before the time of the last query are dropped.
+    reported_losses: HashSet<RowKey>,
+    /// Losses before a reading without a value. The next reading reports them.
+    unreported: Lost,
     /// True if updates after `last` may be missing.
     has_gap: bool,
     /// True once everything that was recorded before the subscription began was returned.
@@ -86,6 +94,8 @@ impl RecordedEvents {
             last: None,
             last_time: since,
             done: HashSet::new(),
+            reported_losses: HashSet::new(),
+            unreported: Lost::NONE,
             has_gap: true,
             has_begun: false,
         });
@@ -199,12 +209,17 @@ impl RecordedEvents {
             highest: in_epoch.map(|last| last.sequence),
             is_recorded: false,
             skipped: Lost::NONE,
-            lost: Lost::NONE,
+            lost: std::mem::take(&mut known.unreported),
         });
     }
 
-    fn fill(&mut self, mut filling: Filling, page: HistoryPage) {
+    fn fill(&mut self, mut filling: Filling, mut page: HistoryPage) {
         let before = filling.reading.position;
+        if let Some(known) = self.items.get_mut(filling.item as usize) {
+            for series in &mut page.series {
+                known.keep_new_losses(series);
+            }
+        }
         for series in &page.series {
             filling.is_recorded = true;
             for row in series.items() {
@@ -222,7 +237,12 @@ impl RecordedEvents {
                 if is_later || is_unwanted {
                     filling.skipped = filling.skipped.plus(reading.lost);
                 }
-                if is_later || is_unwanted || filling.done.contains(&at.epoch) {
+                if is_later || is_unwanted {
+                    continue;
+                }
+                if filling.done.contains(&at.epoch) {
+                    // The times of the starts overlap, so the loss may be one of another start.
+                    filling.lost = reading.lost;
                     continue;
                 }
                 filling.epochs.insert(at.epoch);
@@ -271,8 +291,13 @@ impl RecordedEvents {
                 .chain(after.map(|after| after.epoch));
             known.done.extend(read.filter(|epoch| *epoch != at.epoch));
             known.has_begun = true;
+            if let Some(since) = filling.query.since {
+                let since = since.as_nanos();
+                known.reported_losses.retain(|loss| loss.time >= since);
+            }
             if at.sequence == 0 {
                 known.last = filling.last.or(known.last);
+                known.unreported = lost.unwrap_or(Lost::NONE);
             }
         }
         self.push_live(filling.item, reading);
@@ -299,11 +324,27 @@ impl RecordedEvents {
     }
 }
 
+impl FollowedItem {
+    /// Removes the losses that were reported already, and notes the others as reported.
+    fn keep_new_losses(&mut self, series: &mut HistorySeries) {
+        let SeriesData::Rows(rows) = &mut series.data else {
+            return;
+        };
+        for mark in rows.take_marks() {
+            let is_loss = matches!(
+                mark.event,
+                HistoryEvent::Lost(_) | HistoryEvent::Interrupted
+            );
+            if !is_loss || self.reported_losses.insert(mark.key) {
+                rows.push_mark(mark);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use trunkline_types::history::{
-        HistoryCursor, HistoryEvent, HistoryMark, HistorySeries, Row, RowKey, Rows, SeriesData,
-    };
+    use trunkline_types::history::{HistoryCursor, HistoryMark, Row, Rows};
     use trunkline_types::{DataType, Quality, Sample, Value};
 
     use super::*;
@@ -446,6 +487,27 @@ mod tests {
 
     /// Behaviour: B-63.
     #[test]
+    fn loss_before_a_start_without_a_value_is_reported_with_its_first_value() {
+        let mut sut = since_the_beginning();
+        let interrupted = HistoryMark {
+            key: key(1, 1 << 60, 20),
+            event: HistoryEvent::Interrupted,
+        };
+        sut.take_event(live(2, 0, 0));
+        sut.take_page(page(&[(1, 1, 10)], &[interrupted]));
+        let none = Lost::NONE;
+        assert_eq!(returned(&mut sut), [(1, 1, none), (2, 0, none)]);
+        sut.take_event(live(2, 1, 30));
+        sut.take_page(page(&[(1, 1, 10), (2, 1, 30)], &[interrupted]));
+        let unknown = Lost {
+            unknown: true,
+            ..none
+        };
+        assert_eq!(returned(&mut sut), [(2, 1, unknown)]);
+    }
+
+    /// Behaviour: B-63.
+    #[test]
     fn loss_at_the_end_of_a_page_is_reported_with_the_first_row_of_the_next() {
         let lost = HistoryMark {
             key: key(1, 1, 11),
@@ -478,6 +540,39 @@ mod tests {
         sut.take_page(first);
         sut.take_page(HistoryPage::default());
         assert_eq!(returned(&mut sut), [(1, 1, none), (1, 5, overrun)]);
+    }
+
+    /// The source is late, so updates of the second start are missing before a row of the first one.
+    ///
+    /// Behaviour: B-63.
+    #[test]
+    fn loss_before_a_row_of_a_finished_start_is_reported_once() {
+        let mut sut = since_the_beginning();
+        sut.take_event(live(2, 1, 30));
+        sut.take_page(page(&[(2, 1, 30), (1, 1, 50)], &[]));
+        let none = Lost::NONE;
+        assert_eq!(returned(&mut sut), [(1, 1, none), (2, 1, none)]);
+
+        let lost = HistoryMark {
+            key: key(2, 2, 40),
+            event: HistoryEvent::Lost(Some(3)),
+        };
+        sut.take_event(live(2, 6, 70));
+        sut.take_page(page(&[(1, 1, 50), (2, 5, 60), (2, 6, 70)], &[lost]));
+        let overrun = Lost {
+            overrun: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(returned(&mut sut), [(2, 5, overrun), (2, 6, none)]);
+
+        // A query after an update of the next start returns the loss again.
+        sut.take_event(live(3, 1, 80));
+        sut.take_page(page(&[(1, 1, 50), (3, 1, 80)], &[]));
+        assert_eq!(returned(&mut sut), [(3, 1, none)]);
+        sut.take_event(live(3, 3, 100));
+        let rows = [(1, 1, 50), (2, 5, 60), (2, 6, 70), (3, 2, 90), (3, 3, 100)];
+        sut.take_page(page(&rows, &[lost]));
+        assert_eq!(returned(&mut sut), [(3, 2, none), (3, 3, none)]);
     }
 
     /// Behaviour: B-63.

@@ -52,14 +52,14 @@ pub(crate) fn rows(
     };
     let columns = columns(&header, parameters, source, report)?;
     let mut rows = Vec::new();
-    let mut is_good = true;
+    let mut is_valid = true;
     for line in lines {
         match row(&line, &header, &columns, source, report) {
             Some(row) => rows.push(row),
-            None => is_good = false,
+            None => is_valid = false,
         }
     }
-    is_good.then_some(rows)
+    is_valid.then_some(rows)
 }
 
 /// Opens a file in the configuration file's directory or below it, after resolving links.
@@ -73,18 +73,18 @@ fn open(path: &str, named_at: Place, report: &Report) -> Result<Source, crate::s
             },
         ))
     };
-    let Some(from) = report
+    let Some(config_path) = report
         .source(named_at.source)
         .and_then(|source| source.path.as_deref())
     else {
         return refuse("files are read only for configuration that is itself a file");
     };
     let relative = Path::new(path);
-    let stays = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    if path.is_empty() || !relative.components().all(stays) {
+    let is_below = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if path.is_empty() || !relative.components().all(is_below) {
         return refuse("it must lie beside the configuration file or below it");
     }
-    let directory = match from.parent() {
+    let directory = match config_path.parent() {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
         _ => PathBuf::from("."),
     };
@@ -105,35 +105,35 @@ fn columns<'p>(
     report: &mut Report,
 ) -> Option<Vec<&'p Parameter>> {
     let mut columns: Vec<&Parameter> = Vec::with_capacity(header.len());
-    let mut is_good = true;
+    let mut is_valid = true;
     for cell in header {
         let (name, place) = (cell.text.trim(), place(source, Some(cell)));
         match parameters.iter().find(|parameter| parameter.name == name) {
-            Some(parameter) if columns.iter().any(|known| known.name == parameter.name) => {
-                let (name, by) = (name.to_owned(), "another column");
-                report.error(place, Kind::ParameterTwice { name, by });
-                is_good = false;
+            Some(parameter) if columns.iter().any(|earlier| earlier.name == parameter.name) => {
+                let (name, defined_by) = (name.to_owned(), "another column");
+                report.error(place, Kind::ParameterTwice { name, defined_by });
+                is_valid = false;
             }
             Some(parameter) => columns.push(parameter),
             None => {
                 let names = parameters.iter().map(|p| p.name.as_str());
                 report.unknown_key(place, name, names);
-                is_good = false;
+                is_valid = false;
             }
         }
     }
     // A missing column is reported only if all column names could be read.
-    if is_good {
+    if is_valid {
         for parameter in parameters {
-            if columns.iter().all(|known| known.name != parameter.name) {
+            if columns.iter().all(|earlier| earlier.name != parameter.name) {
                 let param = parameter.name.clone();
                 let place = place(source, header.first());
                 report.error(place, Kind::ParameterMissing { param });
-                is_good = false;
+                is_valid = false;
             }
         }
     }
-    is_good.then_some(columns)
+    is_valid.then_some(columns)
 }
 
 fn row(
@@ -143,18 +143,18 @@ fn row(
     source: u32,
     report: &mut Report,
 ) -> Option<Row> {
-    let whole = place(source, line.first());
+    let row_place = place(source, line.first());
     if line.len() != header.len() {
         let reason = format!(
             "{} fields where the first line has {}",
             line.len(),
             header.len()
         );
-        report.error(whole, Kind::CsvSyntax { reason });
+        report.error(row_place, Kind::CsvSyntax { reason });
         return None;
     }
     let mut env = Env::default();
-    let mut is_good = true;
+    let mut is_valid = true;
     for (cell, Parameter { name, kind }) in line.iter().zip(columns) {
         match param(&cell.text, *kind) {
             Some(value) => {
@@ -165,14 +165,17 @@ fn row(
                 let kind = Kind::ParameterType {
                     param,
                     found,
-                    wanted: kind.wanted(),
+                    wanted: kind.expected(),
                 };
                 report.error(place(source, Some(cell)), kind);
-                is_good = false;
+                is_valid = false;
             }
         }
     }
-    is_good.then_some(Row { env, place: whole })
+    is_valid.then_some(Row {
+        env,
+        place: row_place,
+    })
 }
 
 /// Returns the place of a cell, or the beginning of the file.

@@ -46,7 +46,7 @@ pub enum ConfigErrorKind {
     Unreadable { reason: String },
     #[error("has more than {max} bytes, the most that a configuration file may have; split it")]
     FileTooLarge { max: String },
-    #[error("is a directory without files ending in .toml")]
+    #[error("is a folder without files that end in .toml")]
     DirectoryEmpty,
     #[error("this is not UTF-8 text; save the file as UTF-8")]
     NotUtf8,
@@ -210,8 +210,11 @@ pub enum ConfigErrorKind {
     },
     #[error("\"{name}\" cannot be used in a placeholder; use letters, digits and _")]
     ParameterName { name: String },
-    #[error("\"{name}\" is already given a value by {by}")]
-    ParameterTwice { name: String, by: &'static str },
+    #[error("\"{name}\" is already given a value by {defined_by}")]
+    ParameterTwice {
+        name: String,
+        defined_by: &'static str,
+    },
     #[error(
         "this makes {count} variables, more than the limit of {max} (engine.limits.variables_max)"
     )]

@@ -50,7 +50,7 @@ pub fn load(paths: &[PathBuf]) -> Result<DeploymentPlan, ConfigErrors> {
 /// Same as [`load`].
 pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentPlan, ConfigErrors> {
     let mut report = Report::default();
-    let mut seen = HashSet::new();
+    let mut files_read = HashSet::new();
     for path in paths {
         let files = files_of(path).unwrap_or_else(|kind| {
             report.file_error(path.display().to_string(), None, kind);
@@ -58,7 +58,7 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
         });
         for file in files {
             // A file given both by itself and by its directory is read once.
-            if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
+            if files_read.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 add_file(&file, &mut report);
             }
         }
@@ -139,7 +139,7 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
         report: report_ref,
         io: IoNames {
             known: servers.collect(),
-            any: options.any_io_server,
+            accepts_others: options.any_io_server,
         },
         variable_count: 0,
         variables_max: engine.limits.variables_max,
@@ -190,7 +190,7 @@ fn read_engine(documents: &[(u32, Table)], report: &mut Report) -> EngineConfig 
 }
 
 fn read_io(documents: &[(u32, Table)], report: &mut Report) -> Vec<IoConfig> {
-    let mut all: Vec<IoConfig> = Vec::new();
+    let mut servers: Vec<IoConfig> = Vec::new();
     let mut places: HashMap<String, Place> = HashMap::new();
     for (_, document) in documents {
         for section in tables(document, "io", report) {
@@ -207,12 +207,12 @@ fn read_io(documents: &[(u32, Table)], report: &mut Report) -> Vec<IoConfig> {
                 }
                 None => {
                     places.insert(io.name.clone(), place);
-                    all.push(io);
+                    servers.push(io);
                 }
             }
         }
     }
-    all
+    servers
 }
 
 fn read_defaults<'a>(document: &'a Table, report: &mut Report) -> Draft<'a> {

@@ -63,7 +63,7 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
     let Some(entry) = file.entry(name) else {
         return Vec::new();
     };
-    let wrong = |node: &Node, report: &mut Report| {
+    let report_wrong = |node: &Node, report: &mut Report| {
         let found = match &node.kind {
             NodeKind::Table(_) => format!("[{name}]"),
             _ => node.quoted(),
@@ -77,14 +77,14 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
         );
     };
     let NodeKind::List(nodes) = &entry.node.kind else {
-        wrong(&entry.node, report);
+        report_wrong(&entry.node, report);
         return Vec::new();
     };
     let mut tables = Vec::with_capacity(nodes.len());
     for node in nodes {
         match &node.kind {
             NodeKind::Table(table) => tables.push(table),
-            _ => wrong(node, report),
+            _ => report_wrong(node, report),
         }
     }
     tables

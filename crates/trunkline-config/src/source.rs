@@ -54,10 +54,10 @@ impl Source {
     }
 
     pub fn read(path: &Path) -> Result<Self, ReadFault> {
-        let whole = |kind| (None, kind);
+        let without_position = |kind| (None, kind);
         let unreadable = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound => whole(Kind::FileMissing),
-            _ => whole(Kind::Unreadable {
+            ErrorKind::NotFound => without_position(Kind::FileMissing),
+            _ => without_position(Kind::Unreadable {
                 reason: error.to_string(),
             }),
         };
@@ -67,7 +67,7 @@ impl Source {
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(whole(Kind::FileTooLarge {
+            return Err(without_position(Kind::FileTooLarge {
                 max: grouped(FILE_BYTES_MAX),
             }));
         }
@@ -75,8 +75,8 @@ impl Source {
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self::new(name, Some(path.to_owned()), &text)),
             Err(error) => {
-                let good = error.utf8_error().valid_up_to();
-                let bytes = error.as_bytes().get(..good).unwrap_or_default();
+                let valid_bytes = error.utf8_error().valid_up_to();
+                let bytes = error.as_bytes().get(..valid_bytes).unwrap_or_default();
                 let valid = Self::of_text(&name, &String::from_utf8_lossy(bytes));
                 Err((Some(valid.position(u32::MAX)), Kind::NotUtf8))
             }
@@ -84,8 +84,8 @@ impl Source {
     }
 
     /// Converts a byte offset to line and column.
-    pub fn position(&self, at: u32) -> Position {
-        let mut end = self.text.len().min(at as usize);
+    pub fn position(&self, offset: u32) -> Position {
+        let mut end = self.text.len().min(offset as usize);
         while !self.text.is_char_boundary(end) {
             end = end.saturating_sub(1);
         }
@@ -104,8 +104,8 @@ impl Source {
     }
 
     /// Returns the line of a byte offset, from 1.
-    pub fn line(&self, at: u32) -> u32 {
-        self.lines.partition_point(|start| *start <= at).max(1) as u32
+    pub fn line(&self, offset: u32) -> u32 {
+        self.lines.partition_point(|start| *start <= offset).max(1) as u32
     }
 }
 

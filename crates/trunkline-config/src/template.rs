@@ -54,7 +54,7 @@ const KINDS: &[(&str, ParamKind)] = &[
 
 impl ParamKind {
     /// Returns the expected form, for messages.
-    pub fn wanted(self) -> &'static str {
+    pub fn expected(self) -> &'static str {
         match self {
             ParamKind::Text => "text in quotes",
             ParamKind::Integer => "a whole number",
@@ -146,7 +146,7 @@ pub(crate) fn apply<'a>(
 ) {
     let report = &mut *expansion.report;
     check_keys(table, Section::Use, report);
-    let at = table
+    let prefix = table
         .node("at")
         .map(|node| (node, Values::plain(report).text("at", node)));
     let Some((node, name)) = required(table, Section::Use, "template", report)
@@ -171,27 +171,27 @@ pub(crate) fn apply<'a>(
         return;
     };
     for row in rows {
-        let before = expansion.report.set_used_at(Some(row.place));
-        let at = match &at {
+        let previous = expansion.report.set_used_at(Some(row.place));
+        let prefix = match &prefix {
             None => Some(None),
             Some((node, text)) => text
                 .as_ref()
-                .and_then(|text| prefix(node, text, &row.env, expansion.report))
+                .and_then(|text| expand_prefix(node, text, &row.env, expansion.report))
                 .map(Some),
         };
-        match at {
-            Some(at) => {
+        match prefix {
+            Some(prefix) => {
                 for variable in &mut template.variables {
-                    variable.expand(&row.env, at.as_deref(), target, expansion);
+                    variable.expand(&row.env, prefix.as_deref(), target, expansion);
                 }
             }
             None => target.is_incomplete = true,
         }
-        expansion.report.set_used_at(before);
+        expansion.report.set_used_at(previous);
     }
 }
 
-fn prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<String> {
+fn expand_prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<String> {
     let filled = TextTemplate::parse(text).and_then(|template| template.expand(env));
     report.ok_or_report(node.place, text, filled)
 }
@@ -232,7 +232,7 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
     let NodeKind::Table(table) = &node.kind else {
         return Values::plain(report).wrong_form("rows", node, "a list of tables");
     };
-    let mut is_good = true;
+    let mut is_valid = true;
     for entry in &table.entries {
         if parameters
             .iter()
@@ -240,7 +240,7 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
         {
             let names = parameters.iter().map(|p| p.name.as_str());
             report.unknown_key(entry.key_place, &entry.key, names);
-            is_good = false;
+            is_valid = false;
         }
     }
     let mut env = Env::default();
@@ -252,7 +252,7 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
                     param: name.clone(),
                 },
             );
-            is_good = false;
+            is_valid = false;
             continue;
         };
         match param_of(&entry.node).and_then(|param| kind.accept(param)) {
@@ -264,14 +264,14 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
                 let kind = Kind::ParameterType {
                     param,
                     found,
-                    wanted: kind.wanted(),
+                    wanted: kind.expected(),
                 };
                 report.error(entry.node.place, kind);
-                is_good = false;
+                is_valid = false;
             }
         }
     }
-    is_good.then_some(Row {
+    is_valid.then_some(Row {
         env,
         place: node.place,
     })

@@ -16,18 +16,18 @@ const SECTOR: usize = 512;
 /// Files by their paths in the folder. Most files do not change between two points.
 type Files = BTreeMap<PathBuf, Rc<Vec<u8>>>;
 
-/// The files that programs see, and the part that is certainly on the disk.
+/// The files that programs see, and the part that is certainly durable.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    seen: Files,
+    visible: Files,
     /// The folders that programs see, including empty ones.
     folders: BTreeSet<PathBuf>,
-    /// Content of each file at its last sync, whether its name is certain or not.
+    /// Content of each file at its last sync, even if its name is not durable.
     synced: Files,
-    /// Removed files with their content at the last sync, until their removal is certain.
+    /// Removed files with their content at the last sync, until their removal is durable.
     removed: Files,
-    /// The files and folders that certainly exist.
-    names: BTreeSet<PathBuf>,
+    /// The files and folders that certainly exist after a loss of power.
+    durable_names: BTreeSet<PathBuf>,
 }
 
 /// The files of a folder.
@@ -37,24 +37,27 @@ pub struct Image(Files);
 impl Disk {
     /// Reads the folder again.
     pub(crate) fn rescan(&mut self, folder: &Path) {
-        let mut seen = Files::new();
+        let mut visible = Files::new();
         self.folders.clear();
         let folders = &mut self.folders;
-        read(folder, Path::new(""), &self.seen, &mut seen, folders);
-        let before = std::mem::replace(&mut self.seen, seen);
+        read_files(folder, Path::new(""), &self.visible, &mut visible, folders);
+        let before = std::mem::replace(&mut self.visible, visible);
         // A renamed file keeps the part that is certainly on the disk.
-        for (name, bytes) in &self.seen {
+        for (name, bytes) in &self.visible {
             let mut synced = self.synced.iter();
-            let is_it = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
-                !self.seen.contains_key(old) && synced == bytes
+            let is_renamed = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
+                !self.visible.contains_key(old) && synced == bytes
             };
-            if !before.contains_key(name) && synced.any(|(old, synced)| is_it(old, synced)) {
+            if !before.contains_key(name) && synced.any(|(old, synced)| is_renamed(old, synced)) {
                 self.synced.insert(name.clone(), Rc::clone(bytes));
             }
         }
-        for name in before.keys().filter(|name| !self.seen.contains_key(*name)) {
+        for name in before
+            .keys()
+            .filter(|name| !self.visible.contains_key(*name))
+        {
             let synced = self.synced.remove(name).unwrap_or_default();
-            if self.is_certain(name) {
+            if self.is_durable(name) {
                 // The first one, if the name has belonged to several files since.
                 self.removed.entry(name.clone()).or_insert(synced);
             }
@@ -63,7 +66,7 @@ impl Disk {
 
     /// Called when the file was synced with its visible content.
     pub(crate) fn sync_file(&mut self, name: &Path) {
-        if let Some(bytes) = self.seen.get(name) {
+        if let Some(bytes) = self.visible.get(name) {
             self.synced.insert(name.to_owned(), Rc::clone(bytes));
         }
     }
@@ -71,34 +74,37 @@ impl Disk {
     /// Called when the folder was synced: this covers its entries, but not the entries of its subfolders.
     pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let is_in = |name: &Path| name.parent() == Some(folder);
-        self.names.retain(|name| !is_in(name));
+        self.durable_names.retain(|name| !is_in(name));
         // The names of subfolders are now certain too, or are gone with all their content.
         self.removed.retain(|name, _| !is_in(name));
-        let seen = self.seen.keys().chain(&self.folders);
-        let entries = seen.filter(|name| is_in(name));
-        self.names.extend(entries.cloned());
+        let visible = self.visible.keys().chain(&self.folders);
+        let entries = visible.filter(|name| is_in(name));
+        self.durable_names.extend(entries.cloned());
     }
 
     /// Returns the state that a killed process leaves.
-    pub fn as_it_is(&self) -> Image {
-        Image(self.seen.clone())
+    pub fn after_kill(&self) -> Image {
+        Image(self.visible.clone())
     }
 
     /// Returns true if the file, and every folder above it, certainly exists.
-    fn is_certain(&self, name: &Path) -> bool {
+    fn is_durable(&self, name: &Path) -> bool {
         let mut above = name.ancestors().filter(|path| *path != Path::new(""));
-        above.all(|path| self.names.contains(path))
+        above.all(|path| self.durable_names.contains(path))
     }
 
-    /// Returns the files that may exist: the visible ones, and those whose removal is not certain.
-    fn all(&self) -> BTreeSet<&PathBuf> {
-        self.seen.keys().chain(self.removed.keys()).collect()
+    /// Returns the files that may exist: the visible ones, and those whose removal is not durable.
+    fn possible_names(&self) -> BTreeSet<&PathBuf> {
+        self.visible.keys().chain(self.removed.keys()).collect()
     }
 
     /// Returns the minimum that a loss of power leaves.
     pub fn only_synced(&self) -> Image {
-        let certain = self.all().into_iter().filter(|name| self.is_certain(name));
-        let files = certain.map(|name| {
+        let durable = self
+            .possible_names()
+            .into_iter()
+            .filter(|name| self.is_durable(name));
+        let files = durable.map(|name| {
             let removed = self.removed.get(name);
             let bytes = removed.or_else(|| self.synced.get(name));
             (name.clone(), bytes.cloned().unwrap_or_default())
@@ -110,29 +116,29 @@ impl Disk {
     pub fn after_power_cut(&self, seed: u64) -> Image {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut files = Files::new();
-        for name in self.all() {
+        for name in self.possible_names() {
             if let Some(removed) = self.removed.get(name)
                 && random.bool()
             {
                 files.insert(name.clone(), Rc::clone(removed));
                 continue;
             }
-            let Some(new) = self.seen.get(name) else {
+            let Some(new) = self.visible.get(name) else {
                 continue;
             };
             let old = self.synced.get(name);
-            let is_new = self.removed.contains_key(name) || !self.is_certain(name);
+            let is_new = self.removed.contains_key(name) || !self.is_durable(name);
             if !is_new || random.bool() {
                 let old = old.map_or(&[][..], |bytes| bytes.as_slice());
-                files.insert(name.clone(), Rc::new(mixed(old, new, &mut random)));
+                files.insert(name.clone(), Rc::new(mix_sectors(old, new, &mut random)));
             }
         }
         Image(files)
     }
 }
 
-/// Returns a mix of the sectors of both, with the length of either.
-fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+/// Takes each sector from one of both at random, and the length from one of both.
+fn mix_sectors(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     if old == new {
         return new.to_vec();
     }
@@ -157,10 +163,10 @@ fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 
 impl Image {
     /// Reads the files of a folder.
-    pub fn of(folder: &Path) -> Self {
+    pub fn read(folder: &Path) -> Self {
         let mut files = Files::new();
         let mut folders = BTreeSet::new();
-        read(
+        read_files(
             folder,
             Path::new(""),
             &Files::new(),
@@ -173,12 +179,12 @@ impl Image {
     /// Replaces the content of `folder` with these files.
     pub fn write_to(&self, folder: &Path) {
         let _ = fs::remove_dir_all(folder);
-        fs::create_dir(folder).expect("there is room");
+        fs::create_dir(folder).expect("the disk has room");
         for (name, bytes) in &self.0 {
             let path = folder.join(name);
-            let parent = path.parent().expect("it is in the folder");
-            fs::create_dir_all(parent).expect("there is room");
-            fs::write(path, bytes.as_slice()).expect("there is room");
+            let parent = path.parent().expect("the file is in the folder");
+            fs::create_dir_all(parent).expect("the disk has room");
+            fs::write(path, bytes.as_slice()).expect("the disk has room");
         }
     }
 
@@ -191,23 +197,23 @@ impl Image {
     }
 }
 
-fn read(
+fn read_files(
     folder: &Path,
-    inside: &Path,
+    subfolder: &Path,
     before: &Files,
     files: &mut Files,
     folders: &mut BTreeSet<PathBuf>,
 ) {
-    let entries = fs::read_dir(folder.join(inside)).expect("it can be read");
+    let entries = fs::read_dir(folder.join(subfolder)).expect("the file is readable");
     for entry in entries {
-        let entry = entry.expect("it is there");
-        let name = inside.join(entry.file_name());
-        if entry.file_type().expect("it is there").is_dir() {
-            read(folder, &name, before, files, folders);
+        let entry = entry.expect("the file exists");
+        let name = subfolder.join(entry.file_name());
+        if entry.file_type().expect("the file exists").is_dir() {
+            read_files(folder, &name, before, files, folders);
             folders.insert(name);
             continue;
         }
-        let bytes = fs::read(entry.path()).expect("it can be read");
+        let bytes = fs::read(entry.path()).expect("the file is readable");
         let bytes = match before.get(&name).filter(|known| ***known == bytes) {
             Some(known) => Rc::clone(known),
             None => Rc::new(bytes),

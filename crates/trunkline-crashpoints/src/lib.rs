@@ -1,7 +1,7 @@
 //! Tests that stop a process at every write to a folder.
 //!
-//! The test program starts itself again as a child, which works in a folder and reports each of its steps by
-//! calling [`done`]. The child is traced: before every system call that changes or syncs a file, the folder
+//! The test program starts itself again as a child, which works in a folder and calls [`report_step`] after
+//! each of its steps. The child is traced: before every system call that changes or syncs a file, the folder
 //! is copied as a [`Disk`]. The copy has the files that a kill would leave, and those that a loss of power
 //! might leave: without any unsynced data, or with some of it, sector by sector. The test then opens these
 //! copies and compares them with the work that was done.
@@ -22,7 +22,7 @@ use std::env;
 use std::path::Path;
 
 pub use disk::{Disk, Image};
-pub use trace::{Point, done};
+pub use trace::{Point, report_step};
 
 /// Environment variable that tells the child the folder of the work.
 const FOLDER: &str = "CRASHPOINTS_FOLDER";
@@ -47,7 +47,7 @@ pub fn test(cases: &[Case]) {
         let name = env::var(CASE).expect("the parent names the case");
         let case = cases.iter().find(|case| case.name == name);
         let work = case.expect("the parent names a case of this program").work;
-        return trace::be_traced(|| work(Path::new(&folder)));
+        return trace::run_traced(|| work(Path::new(&folder)));
     }
     let count = cases.len();
     println!("\nrunning {count} tests");
@@ -57,7 +57,7 @@ pub fn test(cases: &[Case]) {
         let folder = folder.expect("a test has a folder for temporary files");
         match trace::points(&folder.path().join("work"), case.name) {
             Some(points) => println!("{}", (case.check)(&points, folder.path())),
-            None => println!("this system does not permit tracing: not tested"),
+            None => println!("skipped: this system does not permit tracing"),
         }
         println!("test {} ... ok", case.name);
     }

@@ -18,7 +18,7 @@ use crate::{CASE, FOLDER};
 #[derive(Debug)]
 pub struct Point {
     pub disk: Disk,
-    pub done: usize,
+    pub steps_done: usize,
 }
 
 /// The effect of a system call on the folder.
@@ -28,35 +28,38 @@ enum Effect {
     /// The file or folder of this descriptor is synced.
     Sync(u64),
     /// The child reports a step as done.
-    Done,
+    StepDone,
     None,
 }
 
 /// Reports a step as done, from the child.
-pub fn done() {
+pub fn report_step() {
     let mut out = std::io::stdout();
-    out.write_all(b".").expect("the parent reads it");
-    out.flush().expect("the parent reads it");
+    out.write_all(b".").expect("the parent reads the pipe");
+    out.flush().expect("the parent reads the pipe");
 }
 
 /// Runs in the child: waits until it is traced, does the work, and ends.
-pub(crate) fn be_traced(work: impl FnOnce()) {
-    ptrace::traceme().expect("the parent has tried it");
+pub(crate) fn run_traced(work: impl FnOnce()) {
+    ptrace::traceme().expect("tracing is permitted");
     raise(Signal::SIGSTOP).expect("a process may stop itself");
     work();
 }
 
 /// Returns every point of the child's work in a new folder; `None` if tracing is not permitted.
 pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
-    fs::create_dir(folder).expect("there is room");
-    let program = env::current_exe().expect("it runs");
-    #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
+    fs::create_dir(folder).expect("the disk has room");
+    let program = env::current_exe().expect("the running program has a path");
+    #[expect(
+        clippy::zombie_processes,
+        reason = "waitpid is called with its process id"
+    )]
     let child = Command::new(program)
         .env(FOLDER, folder)
         .env(CASE, case)
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it can be started again");
+        .expect("the program can be started");
     let pid = Pid::from_raw(child.id() as i32);
     if !matches!(
         waitpid(pid, None),
@@ -68,13 +71,13 @@ pub(crate) fn points(folder: &Path, case: &str) -> Option<Vec<Point>> {
     ptrace::setoptions(pid, options).ok()?;
     let mut tracer = Tracer {
         pid,
-        folder: fs::canonicalize(folder).expect("it is there"),
+        folder: fs::canonicalize(folder).expect("the folder exists"),
         disk: Disk::default(),
-        done: 0,
+        steps_done: 0,
         points: Vec::new(),
     };
     tracer.run();
-    // Its output is only counted.
+    // The tracer has counted its output.
     drop(child.stdout);
     Some(tracer.points)
 }
@@ -83,24 +86,24 @@ struct Tracer {
     pid: Pid,
     folder: PathBuf,
     disk: Disk,
-    done: usize,
+    steps_done: usize,
     points: Vec<Point>,
 }
 
 impl Tracer {
     fn run(&mut self) {
-        while self.to_next_stop() {
+        while self.continue_to_next_stop() {
             let effect = self.effect();
             if matches!(effect, Effect::Write | Effect::Sync(_)) {
                 self.add_point();
             }
-            if !self.to_next_stop() {
+            if !self.continue_to_next_stop() {
                 // The call that ends the process does not return.
                 break;
             }
             match effect {
-                Effect::Sync(descriptor) => self.synced(descriptor),
-                Effect::Done => self.done += 1,
+                Effect::Sync(descriptor) => self.record_sync(descriptor),
+                Effect::StepDone => self.steps_done += 1,
                 Effect::Write | Effect::None => {}
             }
         }
@@ -111,16 +114,16 @@ impl Tracer {
         self.disk.rescan(&self.folder);
         self.points.push(Point {
             disk: self.disk.clone(),
-            done: self.done,
+            steps_done: self.steps_done,
         });
     }
 
     /// Continues to the beginning or end of a system call. Returns false when the child has ended.
-    fn to_next_stop(&self) -> bool {
+    fn continue_to_next_stop(&self) -> bool {
         let mut signal = None;
         loop {
             ptrace::syscall(self.pid, signal).expect("the child is stopped");
-            match waitpid(self.pid, None).expect("it is our child") {
+            match waitpid(self.pid, None).expect("the process is a child of this one") {
                 WaitStatus::PtraceSyscall(_) => return true,
                 WaitStatus::Stopped(_, other) => signal = Some(other),
                 WaitStatus::Exited(_, status) => {
@@ -137,7 +140,7 @@ impl Tracer {
         let registers = ptrace::getregs(self.pid).expect("the child is stopped");
         let (call, descriptor) = (registers.orig_rax as i64, registers.rdi);
         match call {
-            libc::SYS_write if descriptor == 1 => Effect::Done,
+            libc::SYS_write if descriptor == 1 => Effect::StepDone,
             libc::SYS_fsync | libc::SYS_fdatasync => Effect::Sync(descriptor),
             libc::SYS_write
             | libc::SYS_pwrite64
@@ -159,16 +162,16 @@ impl Tracer {
         }
     }
 
-    fn synced(&mut self, descriptor: u64) {
+    fn record_sync(&mut self, descriptor: u64) {
         let link = format!("/proc/{}/fd/{descriptor}", self.pid);
         let path = fs::read_link(link).expect("the child is stopped");
         self.disk.rescan(&self.folder);
-        let Ok(inside) = path.strip_prefix(&self.folder) else {
+        let Ok(relative) = path.strip_prefix(&self.folder) else {
             return;
         };
         match path.is_dir() {
-            true => self.disk.sync_folder(inside),
-            false => self.disk.sync_file(inside),
+            true => self.disk.sync_folder(relative),
+            false => self.disk.sync_file(relative),
         }
     }
 }

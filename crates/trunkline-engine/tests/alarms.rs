@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Bell, Rig, applied, define, library_of};
-use trunkline_alarm::{Event, Refused, State};
+use trunkline_alarm::{ActionError, Event, State};
 use trunkline_engine::{
     ALARM_CHANGES_MAX, AlarmReader, AlarmRefusal, AlarmSnapshot, Caller, Variable, Wakes,
     WriteOutcome,
@@ -169,7 +169,7 @@ fn operator_acknowledges_with_a_comment_and_the_journal_names_them() {
     assert_eq!(change.status.record.acknowledged_by, "local:1000");
     assert_eq!(change.status.record.acknowledged, Some(rig.wall()));
     let again = act(&rig, &operator, &x, AlarmAction::Acknowledge);
-    let refused = Refused::NothingToAcknowledge(State::Acknowledged);
+    let refused = ActionError::NothingToAcknowledge(State::Acknowledged);
     assert_eq!(again, Err(AlarmRefusal::State(refused)));
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Error {
         spool: PathBuf,
         reason: String,
     },
+    /// Another folder has replaced that of the history while it was used.
+    Replaced,
     /// The folder does not exist, or has no history.
     NoHistory,
     /// The folder is a spool.
@@ -45,7 +47,7 @@ impl Error {
     /// Returns true if the disk is full, fails or cannot be written. A later attempt may succeed.
     pub(crate) fn is_of_disk(&self) -> bool {
         match self {
-            Error::Io(_) => true,
+            Error::Io(_) | Error::Replaced => true,
             Error::Sqlite(error) => !matches!(of_sqlite(error), StoreErrorKind::Damaged(_)),
             _ => false,
         }
@@ -60,6 +62,7 @@ impl Error {
             Error::Newer { .. }
             | Error::InUse
             | Error::Foreign { .. }
+            | Error::Replaced
             | Error::NoHistory
             | Error::IsSpool
             | Error::Changing
@@ -82,6 +85,10 @@ impl Error {
                     location: spool.display().to_string(),
                     reason,
                 };
+            }
+            Error::Replaced => {
+                let sentence = "another folder is in its place now; mount its disk there again";
+                StoreErrorKind::CannotOpen(sentence.to_owned())
             }
             Error::NoHistory => StoreErrorKind::CannotOpen("it has no history".to_owned()),
             Error::IsSpool => StoreErrorKind::CannotOpen("it is the spool of a history".to_owned()),

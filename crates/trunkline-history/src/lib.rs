@@ -13,6 +13,7 @@
 //! set-apart/                                files that are not in the catalogue
 //! lock                                      held by the engine that records
 //! identity                                  identity of the history, if it has a spool
+//! spool                                     path of the spool
 //! ```
 //!
 //! A row is in the log or in a file, never in both: the catalogue decides, in one transaction. After
@@ -56,6 +57,7 @@ pub use crate::engine::{FileHistory, open};
 pub use crate::folder::compact::{Compacted, compact};
 pub use crate::folder::export::{arrow_batch, arrow_schema};
 pub use crate::folder::rebuild::{Rebuilt, rebuild};
+pub use crate::folder::spooled::Spooled;
 pub use crate::folder::verify::{Finding, Verified, verify};
 pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder, backup_files};
 

@@ -13,6 +13,16 @@ pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
 pub const UNFINISHED: &str = "unfinished";
 /// Name of the folder with files that the catalogue does not list.
 pub(crate) const SET_APART: &str = "set-apart";
+/// Name of the identity file, both in the folder of a history and in a spool.
+pub(crate) const IDENTITY: &str = "identity";
+
+/// Fails if the file `identity` of a folder has another content: another disk may be mounted there now.
+pub(crate) fn check_identity(folder: &Path, identity: &str) -> Result<(), Error> {
+    match std::fs::read(folder.join(IDENTITY))? == identity.as_bytes() {
+        true => Ok(()),
+        false => Err(Error::Replaced),
+    }
+}
 
 /// Removes a file, if it exists.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {

@@ -31,7 +31,7 @@ pub enum SettingError {
         expected: &'static str,
         given: &'static str,
     },
-    #[error("setting \"{key}\" = {given} is not possible: {rule}")]
+    #[error("setting \"{key}\" cannot be {given}: {rule}")]
     BadValue {
         key: String,
         given: String,

@@ -161,8 +161,8 @@ fn missing_socket_is_reported_with_a_hint() {
     assert_eq!(
         cause.to_string(),
         format!(
-            "the connection failed ({path}: there is no such socket): no program is listening there; start \
-             the engine, or check the path"
+            "no program is listening there ({path}: there is no such socket); start the engine, or \
+             check the path"
         )
     );
     drop(UnixListener::bind(path.as_path()).unwrap());

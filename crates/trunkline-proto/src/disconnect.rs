@@ -14,7 +14,9 @@ use crate::{FaultCode, VersionMismatch, VersionRange};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Disconnect {
     /// The other end closed the connection without a goodbye.
-    #[error("the peer closed the connection without a reason; it may have been stopped or killed")]
+    #[error(
+        "the peer closed the connection without giving a reason; it may have been stopped or killed"
+    )]
     PeerClosed,
     /// The transport failed.
     #[error("{}", io_sentence(*kind, text))]
@@ -70,7 +72,7 @@ pub enum Disconnect {
     },
     /// The program at the other end is not Trunkline.
     #[error(
-        "the peer does not speak Trunkline's protocol (its first bytes were {first_bytes}); check host and port"
+        "the peer does not speak Trunkline's protocol (its first bytes were {first_bytes}); check the host and the port"
     )]
     NotTrunkline {
         /// Printable form of the first bytes received.
@@ -81,10 +83,10 @@ pub enum Disconnect {
     VersionMismatch(VersionMismatch),
     /// A frame, or the hello, did not arrive in time.
     #[error(
-        "the peer did not complete its {what} within {:.1} s; its program or the network has stalled", deadline.as_secs_f64()
+        "the peer did not send a complete {what} within {:.1} s; the peer or the network has stalled", deadline.as_secs_f64()
     )]
     Slow {
-        /// "frame" or "hello".
+        /// "frame", "hello" or "request".
         what: &'static str,
         /// The time allowed.
         deadline: Duration,
@@ -285,8 +287,7 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
                 "port"
             };
             return format!(
-                "the connection failed ({text}): no program is listening there; start the engine, \
-                 or check the {what}"
+                "no program is listening there ({text}); start the engine, or check the {what}"
             );
         }
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {

@@ -20,7 +20,7 @@ use trunkline_types::text::parse_size;
 
 /// The two conditions for sending gathered bytes; whichever is met first applies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Throughput {
+pub struct ThroughputMode {
     /// Number of gathered bytes at which to send; 1 to [`THROUGHPUT_BYTES_MAX`].
     pub bytes: u32,
     /// Waiting time of the first gathered byte at which to send; 1 µs to [`THROUGHPUT_DELAY_MAX`].
@@ -38,9 +38,9 @@ const ROOM_MIN: usize = 4 << 10;
 /// Shortest delay; no output would be gathered with a shorter one.
 const DELAY_MIN: Duration = Duration::from_micros(1);
 
-impl Throughput {
+impl ThroughputMode {
     /// 8 KiB and 10 ms.
-    pub const DEFAULT: Throughput = Throughput {
+    pub const DEFAULT: ThroughputMode = ThroughputMode {
         bytes: 8 << 10,
         delay: Duration::from_millis(10),
     };
@@ -62,45 +62,45 @@ impl Throughput {
 #[error(
     "invalid throughput mode; write a size and a time, such as 8KiB,10ms: 1 byte to 64KiB, 1us to 1s"
 )]
-pub struct ThroughputError;
+pub struct ThroughputModeError;
 
 /// Parses bytes and time separated by a comma: `8KiB,10ms`, `1500,500us`.
-impl FromStr for Throughput {
-    type Err = ThroughputError;
+impl FromStr for ThroughputMode {
+    type Err = ThroughputModeError;
 
-    fn from_str(text: &str) -> Result<Self, ThroughputError> {
-        let (bytes, delay) = text.split_once(',').ok_or(ThroughputError)?;
+    fn from_str(text: &str) -> Result<Self, ThroughputModeError> {
+        let (bytes, delay) = text.split_once(',').ok_or(ThroughputModeError)?;
         let throughput = Self {
             bytes: parse_size(bytes)
                 .and_then(|bytes| bytes.try_into().ok())
-                .ok_or(ThroughputError)?,
-            delay: parse_duration(delay).ok_or(ThroughputError)?,
+                .ok_or(ThroughputModeError)?,
+            delay: parse_duration(delay).ok_or(ThroughputModeError)?,
         };
         match throughput.within_bounds() == throughput {
             true => Ok(throughput),
-            false => Err(ThroughputError),
+            false => Err(ThroughputModeError),
         }
     }
 }
 
 /// Writes the bytes and the delay, separated by a comma.
-impl fmt::Display for Throughput {
+impl fmt::Display for ThroughputMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{:?}", self.bytes, self.delay)
     }
 }
 
-impl Default for Throughput {
+impl Default for ThroughputMode {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// The send buffer of one direction. It contains at most [`Throughput::bytes`] bytes plus one run
+/// The send buffer of one direction. It contains at most [`ThroughputMode::bytes`] bytes plus one run
 /// of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gather {
-    terms: Throughput,
+    terms: ThroughputMode,
     bytes: Vec<u8>,
     /// The time at which the first gathered byte has waited long enough.
     due: Option<Tick>,
@@ -108,7 +108,7 @@ pub struct Gather {
 
 impl Gather {
     /// Creates an empty buffer.
-    pub fn new(terms: Throughput) -> Self {
+    pub fn new(terms: ThroughputMode) -> Self {
         Self {
             terms: terms.within_bounds(),
             bytes: Vec::new(),
@@ -117,7 +117,7 @@ impl Gather {
     }
 
     /// Returns the terms in effect, within their bounds.
-    pub fn terms(&self) -> Throughput {
+    pub fn terms(&self) -> ThroughputMode {
         self.terms
     }
 

@@ -58,7 +58,7 @@ pub use decode::DecodeError;
 pub use disconnect::Disconnect;
 pub use endpoint::{DirectBytes, Endpoint};
 pub use frame::{Frame, FrameBuffer, FrameError, FrameHeader, FrameLimits, FrameWriter};
-pub use gather::{Gather, Throughput};
+pub use gather::{Gather, ThroughputMode};
 pub use kind::FrameKind;
 pub use liveness::{Liveness, LivenessAction};
 pub use negotiation::{

@@ -160,7 +160,10 @@ fn foreign_protocol_is_recognised() {
         "{sentence}"
     );
     assert!(sentence.contains(r#""GET / HTTP/1.1\r\n""#), "{sentence}");
-    assert!(sentence.contains("check host and port"), "{sentence}");
+    assert!(
+        sentence.contains("check the host and the port"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn incomplete_frame_times_out() {
     let error = sut.handle_timeout(due).unwrap_err();
     let sentence = Disconnect::from(error).to_string();
     assert!(
-        sentence.contains("did not complete its frame within 5.0 s"),
+        sentence.contains("did not send a complete frame within 5.0 s"),
         "{sentence}"
     );
 }

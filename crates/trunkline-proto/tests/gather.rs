@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use trunkline_proto::gather::{THROUGHPUT_BYTES_MAX, THROUGHPUT_DELAY_MAX};
-use trunkline_proto::{Gather, Throughput};
+use trunkline_proto::{Gather, ThroughputMode};
 use trunkline_types::Tick;
 
 fn at(micros: u64) -> Tick {
@@ -28,7 +28,7 @@ fn offer(sut: &mut Gather, micros: u64, bytes: usize) -> usize {
 /// Behaviour: LX-02.
 #[test]
 fn defaults_are_8_kib_and_10_ms() {
-    let mut sut = Gather::new(Throughput::default());
+    let mut sut = Gather::new(ThroughputMode::default());
     assert_eq!(offer(&mut sut, 0, 8191), 0);
     assert_eq!(sut.poll_timeout(), Some(at(10_000)));
     assert_eq!(offer(&mut sut, 9_999, 0), 0);
@@ -40,7 +40,7 @@ fn defaults_are_8_kib_and_10_ms() {
 /// Behaviour: LX-03.
 #[test]
 fn a_full_buffer_is_sent_without_waiting() {
-    let mut sut = Gather::new(Throughput::default());
+    let mut sut = Gather::new(ThroughputMode::default());
     assert_eq!(offer(&mut sut, 0, 8_000), 0);
     assert_eq!(offer(&mut sut, 1, 192), 8_192);
     assert_eq!(sut.poll_timeout(), None);
@@ -52,7 +52,7 @@ fn a_full_buffer_is_sent_without_waiting() {
 /// Behaviour: LX-04, LX-07.
 #[test]
 fn lone_byte_waits_for_the_delay_regardless_of_later_bytes() {
-    let mut sut = Gather::new(Throughput::default());
+    let mut sut = Gather::new(ThroughputMode::default());
     assert_eq!(offer(&mut sut, 0, 1), 0);
     for micros in 1..10 {
         assert_eq!(offer(&mut sut, micros * 1_000, 1), 0);
@@ -63,7 +63,7 @@ fn lone_byte_waits_for_the_delay_regardless_of_later_bytes() {
 
 #[test]
 fn flush_sends_the_buffer_and_restarts_the_delay() {
-    let mut sut = Gather::new(Throughput::default());
+    let mut sut = Gather::new(ThroughputMode::default());
     assert_eq!(offer(&mut sut, 0, 5), 0);
     let mut out = Vec::new();
     sut.release(&mut out);
@@ -74,7 +74,7 @@ fn flush_sends_the_buffer_and_restarts_the_delay() {
 
 #[test]
 fn out_of_bounds_numbers_are_clamped() {
-    let sut = |bytes, delay| Gather::new(Throughput { bytes, delay }).terms();
+    let sut = |bytes, delay| Gather::new(ThroughputMode { bytes, delay }).terms();
     let least = sut(0, Duration::ZERO);
     assert_eq!((least.bytes, least.delay), (1, Duration::from_micros(1)));
     let most = sut(u32::MAX, Duration::MAX);
@@ -91,8 +91,8 @@ fn figures_are_written_as_bytes_and_a_time() {
         ("1B,1s", 1, 1_000_000),
         ("64KiB,1us", 65_536, 1),
     ] {
-        let parsed: Throughput = text.parse().expect(text);
-        let expected = Throughput {
+        let parsed: ThroughputMode = text.parse().expect(text);
+        let expected = ThroughputMode {
             bytes,
             delay: Duration::from_micros(micros),
         };
@@ -113,16 +113,16 @@ fn figures_are_written_as_bytes_and_a_time() {
         "5000000KiB,1ms",
         "1,10ns",
     ] {
-        assert!(text.parse::<Throughput>().is_err(), "{text}");
+        assert!(text.parse::<ThroughputMode>().is_err(), "{text}");
     }
-    assert_eq!(Throughput::DEFAULT.to_string(), "8192,10ms");
+    assert_eq!(ThroughputMode::DEFAULT.to_string(), "8192,10ms");
 }
 
 #[test]
 fn transport_with_little_room_gets_the_rest_later() {
-    let terms = Throughput {
+    let terms = ThroughputMode {
         bytes: 10,
-        ..Throughput::DEFAULT
+        ..ThroughputMode::DEFAULT
     };
     let mut sut = Gather::new(terms);
     let mut left = 100;
@@ -146,7 +146,7 @@ proptest! {
         bytes in 1u32..200, delay in 1u64..1_000,
         steps in proptest::collection::vec((0u64..400, 0usize..300), 1..60),
     ) {
-        let terms = Throughput { bytes, delay: Duration::from_micros(delay) };
+        let terms = ThroughputMode { bytes, delay: Duration::from_micros(delay) };
         let mut sut = Gather::new(terms);
         let (mut now, mut next) = (0, 0u8);
         let mut expected = Vec::new();

@@ -103,7 +103,7 @@ fn disconnect_names_the_party_at_fault_and_the_remedy() {
                 what: "hello",
                 deadline: Duration::from_secs(5),
             },
-            ["complete its hello within 5.0 s", "has stalled"],
+            ["send a complete hello within 5.0 s", "has stalled"],
         ),
     ] {
         let sentence = cause.to_string();

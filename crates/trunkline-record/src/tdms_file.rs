@@ -50,12 +50,12 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
 /// new file is removed.
 pub fn tdms_queue(
     path: &Path,
-    wanted: BackendChoice,
+    backend_choice: BackendChoice,
     cache_mode: CacheMode,
     options: QueueOptions,
     memories: Vec<Arc<RegionMemory>>,
 ) -> io::Result<(WriteQueue, FileReport)> {
-    let opened = open_file(path, wanted, cache_mode, options.writes_max())?;
+    let opened = open_file(path, backend_choice, cache_mode, options.writes_max())?;
     let mut paths = vec![path.to_owned()];
     let mut queue = WriteQueue::new(opened.backend, options, memories);
     queue.remove_if_unwritten(paths.clone());
@@ -63,7 +63,7 @@ pub fn tdms_queue(
     remove_leftovers(path)?;
     if options.has_sums {
         // One write and one sync run at a time.
-        let sums = open_file(&sums_path, wanted, CacheMode::Cached, 2);
+        let sums = open_file(&sums_path, backend_choice, CacheMode::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
         queue.remove_if_unwritten(paths);
@@ -73,8 +73,8 @@ pub fn tdms_queue(
 
 /// Removes an index file and checksums left over from an earlier file of this name.
 pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
-    for of_another in [path.with_extension("tdms_index"), sums_path(path)] {
-        match std::fs::remove_file(of_another) {
+    for leftover in [path.with_extension("tdms_index"), sums_path(path)] {
+        match std::fs::remove_file(leftover) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -69,8 +69,12 @@ impl OmittedFiles {
         self.rows_lost += ended.rows_lost;
         self.failed += u32::from(closed.failure.is_some());
         self.not_on_disk += u32::from(closed.durability != Durability::OnDisk);
-        let of_sync = closed.failure.filter(|one| one.step == FailedStep::Sync);
-        self.sync_failure = self.sync_failure.or(of_sync.map(|one| one.os_error));
+        let sync_failure = closed
+            .failure
+            .filter(|failure| failure.step == FailedStep::Sync);
+        self.sync_failure = self
+            .sync_failure
+            .or(sync_failure.map(|failure| failure.os_error));
         self.untrimmed = self.untrimmed.or(closed.untrimmed);
     }
 }
@@ -89,16 +93,16 @@ pub struct TdmsSeries<O> {
     number: u32,
     current: TdmsRecording,
     /// The start time of the current file, on the backend's clock.
-    since: Duration,
+    started_at: Duration,
     /// The previous file, until it is closed.
-    ending: Option<Ending>,
+    previous: Option<ClosingFile>,
     ended: EndedFiles<EndedFile>,
     omitted: OmittedFiles,
     /// Rows in the files before the current one. A file that is still closing counts with the rows
     /// it accepted.
     rows_before: u64,
     /// Rows that the device has delivered so far, including lost ones.
-    taken: u64,
+    rows_delivered: u64,
     /// Rows that were accepted for files that failed.
     rows_lost: u64,
     bytes_before: u64,
@@ -106,7 +110,7 @@ pub struct TdmsSeries<O> {
 
 /// A file that accepts no more data and is not closed yet.
 #[derive(Debug)]
-struct Ending {
+struct ClosingFile {
     number: u32,
     recording: TdmsRecording,
     /// The rows of this file that `rows_before` includes.
@@ -130,13 +134,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             rotation,
             wait,
             number: 1,
-            since: current.queue().backend().now(),
+            started_at: current.queue().backend().now(),
             current,
-            ending: None,
+            previous: None,
             ended: EndedFiles::default(),
             omitted: OmittedFiles::default(),
             rows_before: 0,
-            taken: 0,
+            rows_delivered: 0,
             rows_lost: 0,
             bytes_before: 0,
         })
@@ -152,7 +156,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         let rows = region.lost_before() + region.elements();
         let written = self.write_or_lose(region);
         if written.is_ok() {
-            self.taken += rows;
+            self.rows_delivered += rows;
         }
         written
     }
@@ -171,7 +175,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
                 self.current.count_lost(&refused.region);
                 Ok(())
             }
-            done => done,
+            result => result,
         }
     }
 
@@ -188,7 +192,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
                 let region = self.rotate_before(refused.region)?;
                 self.write_here(region)
             }
-            done => done,
+            result => result,
         }
     }
 
@@ -227,7 +231,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// [`RecordError`]: the previous file does not close in time, or the next cannot be opened. The
     /// current file is then unchanged.
     pub fn rotate(&mut self) -> Result<(), RecordError> {
-        self.end_ending(self.wait)?;
+        self.finish_previous(self.wait)?;
         // No further rows go into this file, so no later header would record the last gap.
         match self.current.write_gaps() {
             // The next file records the gap.
@@ -236,21 +240,21 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         }
         let number = self.number + 1;
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
-        let next = TdmsRecording::start(queue, &self.layout_from(self.taken), self.wait)?;
+        let next = TdmsRecording::start(queue, &self.layout_from(self.rows_delivered), self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
         let rows_lost = last.take_rows_lost();
         self.current.continue_from(last.disk_full_losses());
         let is_cut_short = last.progress().failure.is_some() || last.has_header_overflow();
         let rows = last.rows();
         self.bytes_before += last.progress().accepted;
-        self.ending = Some(Ending {
+        self.previous = Some(ClosingFile {
             number: self.number,
             recording: last,
             rows,
         });
         self.rows_before += rows;
         self.number = number;
-        self.since = self.current.queue().backend().now();
+        self.started_at = self.current.queue().backend().now();
         self.set_series_row()?;
         if rows_lost > 0 {
             self.current.note_gap_at(0, rows_lost)?;
@@ -258,7 +262,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
         if is_cut_short {
             // The exact loss is known once no write of the previous file is running. The first
             // header of the next file records it.
-            self.end_ending(self.wait)?;
+            self.finish_previous(self.wait)?;
         }
         Ok(())
     }
@@ -283,7 +287,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// Writes a region into the current file, after setting the time of the file's first row.
     fn write_here(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         if self.current.rows() == 0 && self.layout.waveform.is_some() {
-            let layout = self.layout_from(self.taken + region.lost_before());
+            let layout = self.layout_from(self.rows_delivered + region.lost_before());
             self.current.set_waveform(&layout)?;
         }
         self.current.write(region)
@@ -296,7 +300,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             .queue()
             .backend()
             .now()
-            .saturating_sub(self.since);
+            .saturating_sub(self.started_at);
         let bytes = progress.accepted + progress.bytes_collected as u64;
         progress.failure.is_some()
             || self.current.has_header_overflow()
@@ -305,15 +309,15 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     }
 
     /// Closes the previous file, if there is one.
-    fn end_ending(&mut self, wait: Duration) -> Result<(), RecordError> {
-        let Some(ending) = &mut self.ending else {
+    fn finish_previous(&mut self, wait: Duration) -> Result<(), RecordError> {
+        let Some(previous) = &mut self.previous else {
             return Ok(());
         };
-        let ended = end(ending.number, &mut ending.recording, wait)?;
-        let missing = ending.recording.rows_missing();
-        let counted = ending.rows;
+        let ended = end(previous.number, &mut previous.recording, wait)?;
+        let missing = previous.recording.rows_missing();
+        let counted = previous.rows;
         self.rows_lost += counted - ended.rows;
-        self.ending = None;
+        self.previous = None;
         if let Some(omitted) = self.ended.push(ended) {
             self.omitted.add(&omitted);
         }
@@ -335,9 +339,9 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
             Err(error) => return Err(error),
         }
-        match self.end_ending(Duration::ZERO) {
+        match self.finish_previous(Duration::ZERO) {
             Err(RecordError::Queue(QueueError::NotDone { .. })) => Ok(()),
-            done => done,
+            result => result,
         }
     }
 
@@ -345,13 +349,13 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// ones. If the current file fails, the recording continues in the next, which records the
     /// loss.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
-        self.end_ending(wait)?;
+        self.finish_previous(wait)?;
         match self.current.flush(durability, wait) {
             Err(RecordError::Queue(QueueError::Failed(_))) => {
                 self.rotate()?;
                 self.current.flush(durability, wait)
             }
-            done => done,
+            result => result,
         }
     }
 
@@ -403,7 +407,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// # Errors
     /// [`RecordError::Queue`]; the call may then be repeated.
     pub fn close(&mut self) -> Result<EndedFile, RecordError> {
-        self.end_ending(self.wait)?;
+        self.finish_previous(self.wait)?;
         match self.current.write_gaps() {
             // The final state of each file also reports its loss.
             Ok(())

@@ -29,20 +29,20 @@ pub struct MovedFile {
     /// The name the file was created with.
     pub path: PathBuf,
     /// The file's current location.
-    pub now: FileLocation,
+    pub location: FileLocation,
 }
 
 impl MovedFile {
     /// Returns true if the data is lost.
     pub fn is_removed(&self) -> bool {
-        matches!(self.now, FileLocation::Removed { .. })
+        matches!(self.location, FileLocation::Removed { .. })
     }
 }
 
 impl fmt::Display for MovedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
-        match &self.now {
+        match &self.location {
             FileLocation::Removed { .. } => {
                 write!(
                     f,
@@ -77,18 +77,18 @@ impl WatchedPath {
 
     /// Returns `None` if the name still refers to the file, or if this cannot be determined.
     pub(crate) fn moved_file(&self, file: &File) -> Option<MovedFile> {
-        let own = file.metadata().ok()?;
-        let is_own = |path: &Path| match std::fs::symlink_metadata(path) {
-            Ok(there) => Some(there.dev() == own.dev() && there.ino() == own.ino()),
+        let metadata = file.metadata().ok()?;
+        let is_same_file = |path: &Path| match std::fs::symlink_metadata(path) {
+            Ok(other) => Some(other.dev() == metadata.dev() && other.ino() == metadata.ino()),
             Err(error) if is_absence(&error) => Some(false),
             // Other errors, such as a file server that does not answer, prove nothing.
             Err(_) => None,
         };
-        if is_own(&self.path)? {
+        if is_same_file(&self.path)? {
             return None;
         }
         let descriptor = file.as_raw_fd();
-        let now = match own.nlink() {
+        let location = match metadata.nlink() {
             0 => {
                 let process = std::process::id();
                 let copy_from = PathBuf::from(format!("/proc/{process}/fd/{descriptor}"));
@@ -98,13 +98,13 @@ impl WatchedPath {
             }
             _ => {
                 let to = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
-                let to = to.filter(|to| is_own(to) == Some(true));
+                let to = to.filter(|to| is_same_file(to) == Some(true));
                 FileLocation::Renamed { to }
             }
         };
         Some(MovedFile {
             path: self.path.clone(),
-            now,
+            location,
         })
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         std::fs::rename(&path, &other).unwrap();
         let found = sut.moved_file(&file).unwrap();
         let to = other.canonicalize().unwrap();
-        assert_eq!(found.now, FileLocation::Renamed { to: Some(to) });
+        assert_eq!(found.location, FileLocation::Renamed { to: Some(to) });
         // Another file now has its name.
         std::fs::write(&path, "another").unwrap();
         assert!(!sut.moved_file(&file).unwrap().is_removed());
@@ -161,6 +161,6 @@ mod tests {
         std::fs::hard_link(&path, folder.path().join("b.tdms")).unwrap();
         std::fs::remove_file(&path).unwrap();
         let found = sut.moved_file(&file).unwrap();
-        assert_eq!(found.now, FileLocation::Renamed { to: None });
+        assert_eq!(found.location, FileLocation::Renamed { to: None });
     }
 }

@@ -29,7 +29,7 @@ fn options(outstanding: usize) -> QueueOptions {
 
 /// A ring that may lend all the regions that a test needs.
 fn ring(rows: usize) -> Ring {
-    let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 200);
+    let made = RegionMemory::for_recording(ROW, rows, PagesWanted::Ordinary, 200);
     let (memory, filler, reader) = made.unwrap();
     Ring {
         memory,
@@ -47,9 +47,9 @@ fn write(ring: &mut Ring, sut: &mut Sut, blocks: i64) {
         .unwrap();
 }
 
-/// Returns the number of blocks accepted after position `begin`.
-fn blocks(sut: &Sut, begin: u64) -> u64 {
-    (sut.progress().accepted - begin) / BLOCK as u64
+/// Returns the number of blocks accepted after position `start`.
+fn blocks(sut: &Sut, start: u64) -> u64 {
+    (sut.progress().accepted - start) / BLOCK as u64
 }
 
 /// Behaviour: ZC-11, B-70.
@@ -62,9 +62,9 @@ fn file_has_fewer_headers_than_regions_and_is_whole_at_any_end() {
         let mut sut = rig::recording(disk.clone(), &ring, options(6));
         for _ in 0..30 {
             write(&mut ring, &mut sut, 1);
-            let (least, most) = (sut.rows_in_file(), sut.rows());
+            let (rows_min, rows_max) = (sut.rows_in_file(), sut.rows());
             for file in disk.files_after_kill() {
-                assert_prefix(&file, least, most);
+                assert_prefix(&file, rows_min, rows_max);
             }
         }
         let all = sut.rows();
@@ -85,27 +85,27 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(1 << 20);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
-    let begin = sut.progress().accepted;
+    let start = sut.progress().accepted;
     // The first write never completes, so its segment stays open for further regions.
     disk.fault(disk.operations(), SimFault::Stalls);
     for _ in 0..70 {
         write(&mut ring, &mut sut, 1);
     }
-    assert_eq!(blocks(&sut, begin), 64 + 6 + 2);
+    assert_eq!(blocks(&sut, start), 64 + 6 + 2);
     // Regions of another length need a separate header. Four of 1 MiB share one, and the fifth
     // begins another segment.
     for number in 1..=4 {
         write(&mut ring, &mut sut, 2048);
-        assert_eq!(blocks(&sut, begin), 72 + number * 2048 + 1);
+        assert_eq!(blocks(&sut, start), 72 + number * 2048 + 1);
     }
     write(&mut ring, &mut sut, 2048);
-    assert_eq!(blocks(&sut, begin), 72 + 5 * 2048 + 2);
+    assert_eq!(blocks(&sut, start), 72 + 5 * 2048 + 2);
     disk.pass(Duration::from_millis(99));
     write(&mut ring, &mut sut, 2048);
-    assert_eq!(blocks(&sut, begin), 72 + 6 * 2048 + 2);
+    assert_eq!(blocks(&sut, start), 72 + 6 * 2048 + 2);
     disk.pass(Duration::from_millis(1));
     write(&mut ring, &mut sut, 2048);
-    assert_eq!(blocks(&sut, begin), 72 + 7 * 2048 + 3);
+    assert_eq!(blocks(&sut, start), 72 + 7 * 2048 + 3);
 }
 
 /// A gap must be recorded in a header before the rows after it.
@@ -116,17 +116,17 @@ fn change_of_the_header_begins_a_new_segment() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
-    let begin = sut.progress().accepted;
+    let start = sut.progress().accepted;
     disk.fault(disk.operations(), SimFault::Stalls);
     write(&mut ring, &mut sut, 1);
     write(&mut ring, &mut sut, 1);
-    assert_eq!(blocks(&sut, begin), 3);
+    assert_eq!(blocks(&sut, start), 3);
     ring.filler.lose(7);
     write(&mut ring, &mut sut, 1);
-    assert_eq!(blocks(&sut, begin), 5);
+    assert_eq!(blocks(&sut, start), 5);
     sut.set(&ObjectPath::File, "operator", "M").unwrap();
     write(&mut ring, &mut sut, 1);
-    assert_eq!(blocks(&sut, begin), 7);
+    assert_eq!(blocks(&sut, start), 7);
     // The same on a disk that completes all writes.
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = self::ring(4096);
@@ -156,7 +156,7 @@ fn extended_header_is_written_completely_despite_disk_faults() {
         let faults = [
             SimFault::Short(BLOCK),
             SimFault::Fails(4),
-            SimFault::NotBegun(EIO),
+            SimFault::NotStarted(EIO),
         ];
         faults.map(|fault| (n, fault))
     }) {
@@ -178,13 +178,13 @@ fn extended_header_is_written_completely_despite_disk_faults() {
         let closed = sut.close(LONG).or_else(|_| sut.close(LONG)).unwrap();
         assert_eq!(ring.reader.lent(), 0);
         let file = disk.file();
-        let kept = assert_prefix(&file, 0, taken);
-        assert_eq!(kept, sut.rows_in_file());
+        let rows_in_file = assert_prefix(&file, 0, taken);
+        assert_eq!(rows_in_file, sut.rows_in_file());
         if closed.failure.is_none() {
-            assert_eq!(kept, 12 * BLOCK_ROWS as u64);
+            assert_eq!(rows_in_file, 12 * BLOCK_ROWS as u64);
         }
         match (closed.failure, fault) {
-            (None, _) | (Some(_), SimFault::NotBegun(_)) => {}
+            (None, _) | (Some(_), SimFault::NotStarted(_)) => {}
             // A failed sync is not retried.
             (Some(failure), _) => assert_eq!(failure.step, FailedStep::Sync, "{fault:?} {number}"),
         }
@@ -204,12 +204,12 @@ fn regions_before_a_failed_region_are_in_the_file() {
         let queue = WriteQueue::new(Box::new(data.clone()), options(6), memories);
         let queue = queue.with_sums(Box::new(sums.clone())).unwrap();
         let mut sut = TdmsRecording::start(queue, &rig::layout(), LONG).unwrap();
-        let begin = sut.progress().accepted;
+        let start = sut.progress().accepted;
         let first = data.operations();
         for _ in 0..5 {
             write(&mut ring, &mut sut, 1);
         }
-        if blocks(&sut, begin) != 6 || data.operations() != first + 5 {
+        if blocks(&sut, start) != 6 || data.operations() != first + 5 {
             // The regions are not all in one segment whose header is still to be written.
             continue;
         }
@@ -234,9 +234,9 @@ fn regions_before_a_failed_region_are_in_the_file() {
         assert_eq!((failure.step, failure.os_error), (FailedStep::Body, EIO));
         assert_eq!(failure.position, closed.length);
         assert_eq!(ring.reader.lent(), 0);
-        let kept = 2 * BLOCK_ROWS as u64;
-        assert_eq!(sut.rows_in_file(), kept);
-        assert_prefix(data.file(), kept, kept);
+        let rows_in_file = 2 * BLOCK_ROWS as u64;
+        assert_eq!(sut.rows_in_file(), rows_in_file);
+        assert_prefix(data.file(), rows_in_file, rows_in_file);
         assert!(SumsCheck::of(&data.file(), &sums.file()).unwrap().is_good());
     }
     assert!(cases > 10, "{cases}");
@@ -245,33 +245,33 @@ fn regions_before_a_failed_region_are_in_the_file() {
 /// Returns the positions of the start, the values and the end of every segment of a file.
 fn segments(file: &[u8]) -> Vec<[usize; 3]> {
     let mut segments = Vec::new();
-    let mut begin = 0;
-    while begin < file.len() {
-        assert_eq!(&file[begin..begin + 4], b"TDSm");
-        let number = |at: usize| {
-            let bytes = file[begin + at..begin + at + 8].try_into().unwrap();
+    let mut start = 0;
+    while start < file.len() {
+        assert_eq!(&file[start..start + 4], b"TDSm");
+        let number = |offset: usize| {
+            let bytes = file[start + offset..start + offset + 8].try_into().unwrap();
             u64::from_le_bytes(bytes) as usize
         };
         // Both are counted from the end of the lead-in.
-        let [end, body] = [number(12), number(20)].map(|bytes| begin + 28 + bytes);
-        segments.push([begin, body, end]);
-        begin = end;
+        let [end, body] = [number(12), number(20)].map(|bytes| start + 28 + bytes);
+        segments.push([start, body, end]);
+        start = end;
     }
     segments
 }
 
 /// Returns the data that a device gets from a recording, and the number of copied bytes. The file
 /// is read from the real disk, or from a simulated one that completes reads in any order.
-fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
+fn played(path: &Path, disk: Option<SimDisk>) -> (Vec<u8>, u64) {
     let recording = Recording::open(path, &Selection::default()).unwrap();
     assert_eq!(recording.rows_in_place(), recording.rows());
-    let made = RegionMemory::to_play(ROW, 512, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(ROW, 512, PagesWanted::Ordinary, 16);
     let (memory, writer, mut drain) = made.unwrap();
     let options = PlayOptions {
         region_rows: 2 * BLOCK_ROWS as u64,
         ..PlayOptions::default()
     };
-    let sut = match on {
+    let sut = match disk {
         None => TdmsPlayback::new(recording, memory, writer, options),
         Some(disk) => {
             let opens = move |path: &Path, _| {
@@ -312,7 +312,7 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(8192);
         let mut sut = rig::recording(disk.clone(), &ring, options(6));
-        // Regions of another length begin another segment.
+        // Regions of another length start another segment.
         for blocks in [[1; 10], [3; 10], [1; 10]].concat() {
             write(&mut ring, &mut sut, blocks);
         }
@@ -320,8 +320,8 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
         sut.close(LONG).unwrap();
         let file = disk.file();
         std::fs::write(&path, &file).unwrap();
-        let (here, _) = played(&path, None);
-        assert!(here == all, "{seed}");
+        let (direct, _) = played(&path, None);
+        assert!(direct == all, "{seed}");
         let (found, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
         assert!(found == all, "{seed}");
         assert_eq!(copied, 0, "{seed}");
@@ -338,8 +338,8 @@ fn regions_with_a_shared_header_are_played_as_recorded() {
                 cut_within += 1;
                 std::fs::write(&path, &file[..body + bytes]).unwrap();
                 let expected = &all[..before + bytes / ROW * ROW];
-                for on in [None, Some(SimDisk::new(seed, BLOCK))] {
-                    let (rows, _) = played(&path, on);
+                for disk in [None, Some(SimDisk::new(seed, BLOCK))] {
+                    let (rows, _) = played(&path, disk);
                     assert!(rows == expected, "{seed}: {body} and {bytes}");
                 }
             }

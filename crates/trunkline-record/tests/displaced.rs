@@ -23,14 +23,14 @@ const MEMORY: usize = 1 << 20;
 fn removed() -> Option<MovedFile> {
     Some(MovedFile {
         path: "a.tdms".into(),
-        now: FileLocation::Removed { copy_from: None },
+        location: FileLocation::Removed { copy_from: None },
     })
 }
 
 fn renamed() -> Option<MovedFile> {
     Some(MovedFile {
         path: "a.tdms".into(),
-        now: FileLocation::Renamed {
+        location: FileLocation::Renamed {
             to: Some("b.tdms".into()),
         },
     })
@@ -198,7 +198,7 @@ fn updates_in_a_removed_file_are_lost_and_never_durable() {
         } = sut.progress();
         assert_eq!((updates, in_file, on_disk, lost), (4, 0, 0, 4));
         // Until the file is closed, its data can be copied.
-        let FileLocation::Removed { copy_from } = &sut.moved_file().unwrap().now else {
+        let FileLocation::Removed { copy_from } = &sut.moved_file().unwrap().location else {
             panic!("{:?}", sut.moved_file());
         };
         let copy = path.with_extension("copy.tdms");
@@ -249,7 +249,10 @@ fn updates_in_a_renamed_file_are_durable_and_its_name_is_reported() {
     sut.take(id, &at(1), &Lost::NONE).unwrap();
     sut.finish().unwrap();
     let to = Some(moved.canonicalize().unwrap());
-    assert_eq!(sut.moved_file().unwrap().now, FileLocation::Renamed { to });
+    assert_eq!(
+        sut.moved_file().unwrap().location,
+        FileLocation::Renamed { to }
+    );
     assert!(sut.moved_sums_file().unwrap().is_removed());
     assert_eq!((sut.progress().on_disk, sut.progress().lost), (2, 0));
     assert_eq!(played(&moved), [0, 1]);

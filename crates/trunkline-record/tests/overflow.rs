@@ -15,7 +15,7 @@ use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType};
 /// Returns the numbers of rows recorded and lost in one simulated second at `rate` rows per second.
 /// The recorder takes 256 rows in 10 ms.
 fn record_a_second(rate: u64) -> (u64, u64) {
-    let made = RegionMemory::to_record(SAMPLE_BYTES, 2048, PagesWanted::Ordinary, 8);
+    let made = RegionMemory::for_recording(SAMPLE_BYTES, 2048, PagesWanted::Ordinary, 8);
     let (memory, filler, mut reader) = made.unwrap();
     let mut device = SimDevice::new(filler, DeviceOptions::new(1, rate, 64)).unwrap();
     let disk = SimDisk::new(rate, 1);

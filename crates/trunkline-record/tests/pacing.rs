@@ -144,7 +144,7 @@ fn missing_row_delays_all_later_rows_and_is_counted() {
     write(&path, 50, Arrangement::Interleaved, set_rate);
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
-    let made = RegionMemory::to_play(10, 4096, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_playback(10, 4096, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     let mut put = |rows: u64| {
         let region = writer.acquire(rows).unwrap();
@@ -180,7 +180,7 @@ fn player_without_room_is_late_and_does_not_catch_up() {
     write(&path, 4000, Arrangement::Interleaved, set_rate);
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
-    let made = RegionMemory::to_play(10, 4096, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_playback(10, 4096, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     writer.acquire(4000).unwrap().finish();
     let mut sut = PacedDrain::new(drain, pacer);

@@ -27,7 +27,7 @@ const REGION: u64 = 512;
 
 /// Records the samples of a device, in files of `per_file` regions.
 fn record(folder: &Path, device: u16, regions: u64, per_file: u64, cache_mode: CacheMode) {
-    let made = RegionMemory::to_record(
+    let made = RegionMemory::for_recording(
         2 * SAMPLE_BYTES,
         4 * REGION as usize,
         PagesWanted::Ordinary,
@@ -82,7 +82,7 @@ struct Playing {
 }
 
 fn playing(recording: Recording, options: PlayOptions) -> Playing {
-    let made = RegionMemory::to_play(
+    let made = RegionMemory::for_playback(
         recording.row_bytes(),
         4 * REGION as usize,
         PagesWanted::Ordinary,
@@ -138,7 +138,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
         let odd = [0, 5 * 16][usize::from(report.is_direct)];
         assert_eq!(progress.bytes_copied, odd, "{report:?}");
         assert_eq!(
-            (progress.begun, progress.total),
+            (progress.started, progress.total),
             (20 * REGION + 5, 20 * REGION + 5)
         );
     }
@@ -333,7 +333,7 @@ fn unplayable_recordings_are_reported() {
         assert!(matches!(refused, Err(PlaybackError::Speed { .. })));
     }
     pacer(Pace::Full).unwrap();
-    let (memory, ring, _) = RegionMemory::to_play(16, 4096, PagesWanted::Ordinary, 4).unwrap();
+    let (memory, ring, _) = RegionMemory::for_playback(16, 4096, PagesWanted::Ordinary, 4).unwrap();
     let refused = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
     assert!(matches!(refused, Err(PlaybackError::OtherRows { .. })));
     // The next file of the series has other channels.
@@ -359,7 +359,7 @@ fn failed_read_ends_playback_after_the_preceding_rows() {
     record(folder.path(), 1, 8, 100, CacheMode::Cached);
     let first = folder.path().join("run.tdms");
     let recording = Recording::open(&first, &Selection::default()).unwrap();
-    let made = RegionMemory::to_play(16, 16 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(16, 16 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, writer, mut drain) = made.unwrap();
     let disk = SimDisk::new(7, 1);
     disk.fault(3, SimFault::Fails(5));
@@ -399,7 +399,7 @@ fn unaligned_data_is_copied_and_counted() {
     std::fs::copy(&path, folder.path().join("x_0002.tdms")).unwrap();
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     assert_eq!(recording.rows(), 6000);
-    let made = RegionMemory::to_play(10, 8192, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(10, 8192, PagesWanted::Ordinary, 16);
     let (memory, writer, drain) = made.unwrap();
     let opens = |path: &Path, _| {
         let disk = SimDisk::new(3, 512);

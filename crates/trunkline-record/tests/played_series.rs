@@ -352,12 +352,12 @@ fn truncated_middle_file_is_reported_with_its_losses() {
 fn a_file_that_is_of_another_series_is_refused_and_named() {
     let why = |folder: &Folder| {
         let error = RecordedVariables::open_series(&folder.path(1)).unwrap_err();
-        let PlaybackError::OtherSeries { path, what } = &error else {
+        let PlaybackError::OtherSeries { path, difference } = &error else {
             panic!("{error}");
         };
         assert_eq!(path, &folder.path(2));
         assert!(error.to_string().contains("by itself"), "{error}");
-        what.clone()
+        difference.clone()
     };
     let copy = |from: &Folder, number, to: &Folder| {
         std::fs::copy(from.path(number), to.path(2)).unwrap();

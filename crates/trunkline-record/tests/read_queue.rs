@@ -32,7 +32,7 @@ struct Ring {
 }
 
 fn ring() -> Ring {
-    let made = RegionMemory::to_play(ELEMENT, 8 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(ELEMENT, 8 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, writer, drain) = made.unwrap();
     Ring {
         memory,
@@ -240,7 +240,7 @@ fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
         assert_eq!(sut.progress().total, total.unwrap_or(all.len() as u64));
         assert_eq!(read_all(&mut sut, &mut ring), all[..elements * ELEMENT]);
         assert!(sut.progress().is_finished);
-        assert_eq!(sut.left(), [0, 5][usize::from(total.is_none())]);
+        assert_eq!(sut.remaining(), [0, 5][usize::from(total.is_none())]);
         // No further read is started.
         assert_eq!(sut.fill(&mut ring.writer, REGION).unwrap(), 0);
         let region = ring.writer.acquire(1).unwrap();

@@ -298,7 +298,7 @@ fn file_whose_checksums_cannot_be_written_is_closed() {
     for submit in 0..6 {
         let mut ring = ring(4096);
         let (data, sums, mut sut) = recording(submit, &ring, options(3));
-        sums.fault(sums.operations() + submit, SimFault::NotBegun(EIO));
+        sums.fault(sums.operations() + submit, SimFault::NotStarted(EIO));
         while write(&mut ring, &mut sut, BLOCK_ROWS).is_ok() {
             assert!(sut.rows() < 10_000, "it never failed");
         }

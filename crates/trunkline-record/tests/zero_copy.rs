@@ -27,20 +27,20 @@ const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
 
 /// The observed writes.
 #[derive(Default, Debug)]
-struct Seen {
+struct ObservedWrites {
     writes: Vec<(usize, usize)>,
     running: usize,
-    /// Number of operations still in flight at each completion.
-    left_running: Vec<usize>,
+    /// Number of operations still in flight after each completion.
+    running_after: Vec<usize>,
     /// Number of reservations.
-    reserved: usize,
+    reservations: usize,
 }
 
 /// A disk that records the source address of each write.
 #[derive(Debug)]
-struct Watched(SimDisk, Arc<Mutex<Seen>>);
+struct ObservingDisk(SimDisk, Arc<Mutex<ObservedWrites>>);
 
-impl Backend for Watched {
+impl Backend for ObservingDisk {
     fn kind(&self) -> BackendKind {
         self.0.kind()
     }
@@ -59,11 +59,12 @@ impl Backend for Watched {
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        let mut seen = self.1.lock().unwrap();
+        let mut observed = self.1.lock().unwrap();
         let memory = write.memory;
-        seen.writes
+        observed
+            .writes
             .push((memory.start.as_ptr().addr(), memory.bytes));
-        seen.running += 1;
+        observed.running += 1;
         // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.submit(write) }
     }
@@ -81,16 +82,16 @@ impl Backend for Watched {
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
         let completed = self.0.completed(wait)?;
         if completed.is_some() {
-            let mut seen = self.1.lock().unwrap();
-            seen.running -= 1;
-            let running = seen.running;
-            seen.left_running.push(running);
+            let mut observed = self.1.lock().unwrap();
+            observed.running -= 1;
+            let running = observed.running;
+            observed.running_after.push(running);
         }
         Ok(completed)
     }
 
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
-        self.1.lock().unwrap().reserved += 1;
+        self.1.lock().unwrap().reservations += 1;
         self.0.reserve(position, bytes)
     }
 
@@ -106,31 +107,35 @@ impl Backend for Watched {
 /// Behaviour: ZC-02, ZC-04, ZC-11.
 #[test]
 fn every_value_is_written_directly_from_device_memory() {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let observed = Arc::new(Mutex::new(ObservedWrites::default()));
     let mut ring = ring(4096);
     let memory = ring.memory.span();
-    let (from, to) = (
+    let (start, end) = (
         memory.0.as_ptr().addr(),
         memory.0.as_ptr().addr() + memory.1,
     );
     let disk = SimDisk::new(1, BLOCK);
-    let backend = Watched(disk.clone(), Arc::clone(&seen));
+    let backend = ObservingDisk(disk.clone(), Arc::clone(&observed));
     let mut sut = rig::recording(backend, &ring, rig::options());
-    let all = 40 * BLOCK_ROWS;
-    for at in (0..all).step_by(2 * BLOCK_ROWS as usize) {
-        ring.filler.push(&rows(at..at + 2 * BLOCK_ROWS)).unwrap();
+    let row_count = 40 * BLOCK_ROWS;
+    for row in (0..row_count).step_by(2 * BLOCK_ROWS as usize) {
+        ring.filler.push(&rows(row..row + 2 * BLOCK_ROWS)).unwrap();
         sut.write(ring.reader.acquire(2 * BLOCK_ROWS as u64).unwrap())
             .unwrap();
     }
     sut.close(LONG).unwrap();
-    rig::assert_prefix(disk.file(), all as u64, all as u64);
-    let seen = seen.lock().unwrap();
-    let (of_ring, others): (Vec<_>, Vec<_>) = seen
+    rig::assert_prefix(disk.file(), row_count as u64, row_count as u64);
+    let observed = observed.lock().unwrap();
+    let (from_ring, others): (Vec<_>, Vec<_>) = observed
         .writes
         .iter()
-        .partition(|(at, _)| (from..to).contains(at));
-    let bytes: usize = of_ring.iter().map(|(_, bytes)| bytes).sum();
-    assert_eq!(bytes, all as usize * ROW, "each byte once, from the ring");
+        .partition(|(address, _)| (start..end).contains(address));
+    let bytes: usize = from_ring.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(
+        bytes,
+        row_count as usize * ROW,
+        "each byte once, from the ring"
+    );
     // The other writes are headers of at most two blocks.
     assert!(
         others.iter().all(|(_, bytes)| *bytes <= 2 * BLOCK),
@@ -143,13 +148,13 @@ fn every_value_is_written_directly_from_device_memory() {
 #[test]
 fn disk_is_never_idle_while_there_is_data() {
     for seed in 0..20 {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let observed = Arc::new(Mutex::new(ObservedWrites::default()));
         let mut ring = ring(4096);
-        let backend = Watched(SimDisk::new(seed, BLOCK), Arc::clone(&seen));
+        let backend = ObservingDisk(SimDisk::new(seed, BLOCK), Arc::clone(&observed));
         let mut sut = rig::recording(backend, &ring, rig::options());
         let mut write = |sut: &mut TdmsRecording| {
-            let at = ring.filler.written() as i64;
-            ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
+            let row = ring.filler.written() as i64;
+            ring.filler.push(&rows(row..row + BLOCK_ROWS)).unwrap();
             // Only this call processes completions.
             sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
                 .unwrap();
@@ -157,17 +162,17 @@ fn disk_is_never_idle_while_there_is_data() {
         for _ in 0..4 {
             write(&mut sut);
         }
-        seen.lock().unwrap().left_running.clear();
+        observed.lock().unwrap().running_after.clear();
         for _ in 0..200 {
             write(&mut sut);
             // When a call returns, at least one write is in flight.
-            assert!(seen.lock().unwrap().running > 0);
+            assert!(observed.lock().unwrap().running > 0);
         }
         // Each region is a write, and several are in flight at a time.
-        let left = &seen.lock().unwrap().left_running;
-        assert!(left.len() > 190);
+        let running = &observed.lock().unwrap().running_after;
+        assert!(running.len() > 190);
         assert!(
-            left.iter().any(|running| *running >= 3),
+            running.iter().any(|count| *count >= 3),
             "one after the other"
         );
     }
@@ -175,7 +180,7 @@ fn disk_is_never_idle_while_there_is_data() {
 
 #[test]
 fn full_disk_is_not_retried_before_it_reports_free_space() {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let observed = Arc::new(Mutex::new(ObservedWrites::default()));
     let mut ring = ring(4096);
     let disk = SimDisk::new(1, BLOCK);
     let options = QueueOptions {
@@ -184,11 +189,11 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
         ..rig::options()
     };
     disk.set_room(64 << 10);
-    let backend = Watched(disk.clone(), Arc::clone(&seen));
+    let backend = ObservingDisk(disk.clone(), Arc::clone(&observed));
     let mut sut = rig::recording(backend, &ring, options);
     let mut write = |sut: &mut TdmsRecording| {
-        let at = ring.filler.written() as i64;
-        ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
+        let row = ring.filler.written() as i64;
+        ring.filler.push(&rows(row..row + BLOCK_ROWS)).unwrap();
         sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
             .unwrap();
     };
@@ -196,22 +201,22 @@ fn full_disk_is_not_retried_before_it_reports_free_space() {
         write(&mut sut);
     }
     assert!(sut.disk_full_losses().is_stopped);
-    let tries = seen.lock().unwrap().reserved;
+    let tries = observed.lock().unwrap().reservations;
     for _ in 0..500 {
         write(&mut sut);
     }
-    assert_eq!(seen.lock().unwrap().reserved, tries);
+    assert_eq!(observed.lock().unwrap().reservations, tries);
     disk.set_room(1 << 30);
     write(&mut sut);
     assert!(!sut.disk_full_losses().is_stopped);
-    assert_eq!(seen.lock().unwrap().reserved, tries + 1);
+    assert_eq!(observed.lock().unwrap().reservations, tries + 1);
     sut.close(LONG).unwrap();
 }
 
 /// Behaviour: ZC-26.
 #[test]
 fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
-    let one: [(&str, TdmsType, Vec<u8>); 12] = [
+    let columns: [(&str, TdmsType, Vec<u8>); 12] = [
         ("i8", TdmsType::I8, vec![0xff]),
         ("u8", TdmsType::U8, vec![200]),
         ("i16", TdmsType::I16, (-300_i16).to_le_bytes().into()),
@@ -244,15 +249,15 @@ fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
         name => panic!("{name}"),
     };
     // Each type alone, then all types in one row.
-    let alone = (0..one.len()).map(|at| at..at + 1);
-    for range in alone.chain(std::iter::once(0..one.len())) {
-        let channels = &one[range];
+    let alone = (0..columns.len()).map(|index| index..index + 1);
+    for range in alone.chain(std::iter::once(0..columns.len())) {
+        let channels = &columns[range];
         let row: Vec<u8> = channels
             .iter()
             .flat_map(|(.., bytes)| bytes.clone())
             .collect();
         // A number of rows that fills whole blocks.
-        let made = RegionMemory::to_record(row.len(), 4096, PagesWanted::Ordinary, 4);
+        let made = RegionMemory::for_recording(row.len(), 4096, PagesWanted::Ordinary, 4);
         let (memory, mut filler, mut reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK);
         let queue = WriteQueue::new(Box::new(disk.clone()), rig::options(), vec![memory]);
@@ -276,8 +281,8 @@ fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
             let values = channel.read(0, 7).unwrap();
             match &values {
                 Values::Time(times) => {
-                    let at = times[6].to_timestamp().unwrap().to_string();
-                    assert!(at.starts_with("2026-01-01T00:00:00.5"), "{at}");
+                    let time = times[6].to_timestamp().unwrap().to_string();
+                    assert!(time.starts_with("2026-01-01T00:00:00.5"), "{time}");
                 }
                 values => assert_eq!(*values, expected(name)),
             }

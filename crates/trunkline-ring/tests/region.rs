@@ -18,7 +18,8 @@ const CAPACITY: u64 = 1024;
 fn ring(lent_max: usize) -> (RegionFiller, RegionReader) {
     let pages = PagesWanted::Ordinary;
     let capacity = CAPACITY as usize;
-    let (_, filler, reader) = RegionMemory::to_record(ELEMENT, capacity, pages, lent_max).unwrap();
+    let (_, filler, reader) =
+        RegionMemory::for_recording(ELEMENT, capacity, pages, lent_max).unwrap();
     (filler, reader)
 }
 
@@ -170,7 +171,7 @@ fn a_region_outlives_the_end_that_lent_it() {
 #[test]
 fn regions_to_play_are_filled_in_any_order_and_played_in_theirs() {
     let pages = PagesWanted::Ordinary;
-    let (_, mut writer, mut drain) = RegionMemory::to_play(ELEMENT, 1024, pages, 3).unwrap();
+    let (_, mut writer, mut drain) = RegionMemory::for_playback(ELEMENT, 1024, pages, 3).unwrap();
     let mut regions: Vec<_> = (0..3).map(|_| writer.acquire(400).unwrap()).collect();
     assert_eq!(regions[2].elements(), 224, "it does not go over the end");
     for (index, region) in regions.iter_mut().enumerate() {
@@ -195,7 +196,7 @@ fn regions_to_play_are_filled_in_any_order_and_played_in_theirs() {
 #[test]
 fn playback_stops_at_an_unfilled_region() {
     let pages = PagesWanted::Ordinary;
-    let (_, mut writer, mut drain) = RegionMemory::to_play(ELEMENT, 1024, pages, 3).unwrap();
+    let (_, mut writer, mut drain) = RegionMemory::for_playback(ELEMENT, 1024, pages, 3).unwrap();
     let unfinished = writer.acquire(100).unwrap();
     let mut behind = writer.acquire(100).unwrap();
     behind.fill(&numbers(0..100));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trunkline_engine::{Wake, Whose};
-use trunkline_proto::{Gather, Throughput};
+use trunkline_proto::{Gather, ThroughputMode};
 use trunkline_types::Tick;
 
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
@@ -51,7 +51,7 @@ impl Flushes {
 }
 
 impl Gathering {
-    pub(crate) fn new(terms: Throughput, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
+    pub(crate) fn new(terms: ThroughputMode, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
         let seen = flushes.count();
         let member = {
             let mut members = lock(&flushes.members);

@@ -13,32 +13,32 @@ use trunkline_client::WriteOutcome;
 use trunkline_proto::FaultCode;
 use trunkline_types::{Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
-pub use self::readings::{Had, Took};
+pub use self::readings::{ItemState, TakenReading};
 use crate::plan::Repairs;
 
 /// Write number of an update that the witness has not seen.
-const HIDDEN: u64 = u64::MAX - 1;
+const UNWITNESSED: u64 = u64::MAX - 1;
 
 /// One incarnation of a program; 0 is the engine's own process.
 pub type Writer = u32;
 
 /// The record of a write.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WriteRecord {
     /// Number of the variable.
     pub variable: u32,
-    pub by: Writer,
+    pub writer: Writer,
     /// Position at which the writer expected the variable.
     pub expected: Option<Position>,
     /// The group of the write, if any.
     pub group: Option<u32>,
-    /// The write is not part of a batch, so its writer learns its outcome as soon as it is known.
+    /// True if the write is not part of a batch, so its writer learns its outcome as soon as it is known.
     pub alone: bool,
     pub fate: Fate,
     /// Session in which it was answered.
     pub session: u64,
-    /// Position at which the witness has seen it.
-    pub seen: Option<Position>,
+    /// Position at which the witness saw it.
+    pub witnessed_at: Option<Position>,
 }
 
 /// The outcome of a write, as reported to its writer.
@@ -56,7 +56,7 @@ pub enum Fate {
 
 /// An update as seen by the witness.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct WitnessedUpdate {
     /// Number of the write that made it; 0: no write.
     pub write: u64,
     /// Engine timestamp.
@@ -69,9 +69,9 @@ pub struct Seen {
 }
 
 #[derive(Debug, Default)]
-struct Life {
+struct UpdateLog {
     first: u64,
-    updates: Vec<Seen>,
+    updates: Vec<WitnessedUpdate>,
 }
 
 /// The totals for the report.
@@ -82,7 +82,7 @@ pub struct Totals {
     /// Updates of the engine.
     pub updates: u64,
     /// Updates known only from the answers to their writers, because the witness did not see them.
-    pub hidden: u64,
+    pub unwitnessed: u64,
     /// Readings that programs took and that were checked.
     pub readings: u64,
     /// Updates that readings reported as missed.
@@ -128,16 +128,16 @@ pub struct Checker {
     pub repairs: Repairs,
     /// The witness sees only the last update of each turn. Earlier ones are known only from the answers to
     /// their writers.
-    pub is_plain: bool,
-    writes: Vec<Written>,
+    pub is_latest_only: bool,
+    writes: Vec<WriteRecord>,
     /// All writes before this index have ended.
-    ended_to: usize,
-    lives: BTreeMap<(u32, u64), Life>,
+    ended_before: usize,
+    logs: BTreeMap<(u32, u64), UpdateLog>,
     /// The program of each session, and true if the engine had not noticed the end of the previous
     /// session.
     sessions: BTreeMap<u64, (Writer, bool)>,
     groups: Vec<Vec<u64>>,
-    touched: Vec<u32>,
+    changed_groups: Vec<u32>,
 }
 
 impl Checker {
@@ -163,23 +163,28 @@ impl Checker {
     }
 
     /// Records a write before it is made. Returns its number, which is also its content.
-    pub fn begin(&mut self, variable: u32, by: Writer, expected: Option<Position>) -> u64 {
+    pub fn begin_write(
+        &mut self,
+        variable: u32,
+        writer: Writer,
+        expected: Option<Position>,
+    ) -> u64 {
         self.totals.writes += 1;
-        self.writes.push(Written {
+        self.writes.push(WriteRecord {
             variable,
-            by,
+            writer,
             expected,
             group: None,
             alone: true,
             fate: Fate::Open,
             session: 0,
-            seen: None,
+            witnessed_at: None,
         });
         self.writes.len() as u64
     }
 
     /// Records that these writes form a group.
-    pub fn join(&mut self, writes: &[u64]) {
+    pub fn mark_group(&mut self, writes: &[u64]) {
         let group = self.groups.len() as u32;
         self.groups.push(writes.to_vec());
         for write in writes {
@@ -190,7 +195,7 @@ impl Checker {
     }
 
     /// Records that the writer learns the outcomes of these writes together.
-    pub fn bundle(&mut self, writes: &[u64]) {
+    pub fn mark_batch(&mut self, writes: &[u64]) {
         for write in writes {
             if let Some(written) = self.write_mut(*write) {
                 written.alone = writes.len() == 1;
@@ -198,90 +203,110 @@ impl Checker {
         }
     }
 
-    fn write_mut(&mut self, number: u64) -> Option<&mut Written> {
+    fn write_mut(&mut self, number: u64) -> Option<&mut WriteRecord> {
         self.writes.get_mut((number as usize).checked_sub(1)?)
     }
 
     /// Returns the record of a write.
-    pub fn write(&self, number: u64) -> Option<&Written> {
+    pub fn write(&self, number: u64) -> Option<&WriteRecord> {
         self.writes.get((number as usize).checked_sub(1)?)
     }
 
     /// Returns the update at a position.
-    pub fn seen(&self, variable: u32, position: Position) -> Option<&Seen> {
-        let life = self.lives.get(&(variable, position.epoch))?;
-        let index = position.sequence.checked_sub(life.first)?;
-        life.updates.get(index as usize)
+    pub fn update_at(&self, variable: u32, position: Position) -> Option<&WitnessedUpdate> {
+        let log = self.logs.get(&(variable, position.epoch))?;
+        let index = position.sequence.checked_sub(log.first)?;
+        log.updates.get(index as usize)
     }
 
     /// Records an update seen by the witness. Checks that sequences are contiguous, that contents
     /// are writes of the variable, and that no write is applied twice (B-01, B-20).
-    pub fn witnessed(&mut self, variable: u32, position: Position, mut seen: Seen, retained: bool) {
-        let life = self.lives.entry((variable, position.epoch)).or_default();
-        if life.updates.is_empty() {
-            life.first = if self.is_plain { 1 } else { position.sequence };
+    pub fn record_update(
+        &mut self,
+        variable: u32,
+        position: Position,
+        mut update: WitnessedUpdate,
+        retained: bool,
+    ) {
+        let log = self.logs.entry((variable, position.epoch)).or_default();
+        if log.updates.is_empty() {
+            log.first = if self.is_latest_only {
+                1
+            } else {
+                position.sequence
+            };
         }
-        while self.is_plain && life.first + (life.updates.len() as u64) < position.sequence {
+        while self.is_latest_only && log.first + (log.updates.len() as u64) < position.sequence {
             self.totals.updates += 1;
-            self.totals.hidden += 1;
-            let (write, serial) = (HIDDEN, self.totals.updates);
-            life.updates.push(Seen {
+            self.totals.unwitnessed += 1;
+            let (write, serial) = (UNWITNESSED, self.totals.updates);
+            log.updates.push(WitnessedUpdate {
                 write,
                 serial,
-                ..seen
+                ..update
             });
         }
         self.totals.updates += 1;
-        seen.serial = self.totals.updates;
-        if position.sequence != life.first + life.updates.len() as u64 {
-            let expected = life.first + life.updates.len() as u64;
+        update.serial = self.totals.updates;
+        if position.sequence != log.first + log.updates.len() as u64 {
+            let expected = log.first + log.updates.len() as u64;
             return self.fail(|| {
-                format!("B-01: variable {variable} went to {position:?}, not to {expected}")
+                format!(
+                    "B-01: variable {variable} is at {position:?}, expected sequence {expected}"
+                )
             });
         }
-        life.updates.push(seen);
-        self.made(variable, position, seen, retained);
+        log.updates.push(update);
+        self.check_write(variable, position, update, retained);
     }
 
     /// Checks the write that made an update: it must be a write of this variable, must not have
     /// ended (B-20), and must not have expected the variable at another position (B-22).
-    fn made(&mut self, variable: u32, position: Position, seen: Seen, retained: bool) {
-        if seen.write == 0 {
+    fn check_write(
+        &mut self,
+        variable: u32,
+        position: Position,
+        update: WitnessedUpdate,
+        retained: bool,
+    ) {
+        if update.write == 0 {
             return;
         }
-        let Some(written) = self.write_mut(seen.write) else {
+        let Some(written) = self.write_mut(update.write) else {
             return self.fail(|| {
-                format!("an update that nobody wrote: variable {variable} at {position:?}")
+                format!("an update without a write: variable {variable} at {position:?}")
             });
         };
         if written.variable != variable {
-            let of = written.variable;
+            let other = written.variable;
             return self.fail(|| {
-                format!("variable {variable} at {position:?} has a value written to {of}")
+                format!(
+                    "variable {variable} at {position:?} has a value that was written to {other}"
+                )
             });
         }
         if retained {
             return;
         }
-        let (before, fate, expected) = (written.seen, written.fate, written.expected);
+        let (before, fate, expected) = (written.witnessed_at, written.fate, written.expected);
         if before.is_none() {
-            written.seen = Some(position);
+            written.witnessed_at = Some(position);
         }
         let group = written.group;
-        self.touched.extend(group);
+        self.changed_groups.extend(group);
         if let Some(before) = before {
             self.fail(|| {
                 format!(
                     "B-20: write {} was applied at {before:?} and {position:?}",
-                    seen.write
+                    update.write
                 )
             });
         }
         if fate == Fate::NotApplied {
             self.fail(|| {
                 format!(
-                    "B-20: write {} had ended and is applied at {position:?}",
-                    seen.write
+                    "B-20: write {} had ended, but was applied at {position:?}",
+                    update.write
                 )
             });
         }
@@ -293,30 +318,35 @@ impl Checker {
     }
 
     /// Called when the witness has seen all updates: checks that groups are complete (B-23).
-    pub fn witnessed_all(&mut self) {
-        for group in std::mem::take(&mut self.touched) {
+    pub fn check_groups(&mut self) {
+        for group in std::mem::take(&mut self.changed_groups) {
             let members = self.groups.get(group as usize).cloned().unwrap_or_default();
-            let seen: Vec<_> = members
+            let positions: Vec<_> = members
                 .iter()
-                .map(|write| self.write(*write).and_then(|w| Some((w.variable, w.seen?))))
+                .map(|write| {
+                    self.write(*write)
+                        .and_then(|w| Some((w.variable, w.witnessed_at?)))
+                })
                 .collect();
-            let stamps: Option<Vec<_>> = seen
+            let stamps: Option<Vec<_>> = positions
                 .iter()
                 .map(|at| {
-                    at.and_then(|(v, p)| self.seen(v, p))
+                    at.and_then(|(v, p)| self.update_at(v, p))
                         .map(|s| s.engine_timestamp)
                 })
                 .collect();
             match stamps {
                 Some(stamps) if stamps.windows(2).all(|pair| pair.first() == pair.last()) => {}
-                None if self.is_plain => {}
-                _ => self.fail(|| format!("B-23: group {group} was applied in part: {seen:?}")),
+                None if self.is_latest_only => {}
+                _ => {
+                    self.fail(|| format!("B-23: group {group} was applied in part: {positions:?}"))
+                }
             }
         }
     }
 
     /// Records the outcome of a write, as reported to its writer in `session`.
-    pub fn ended(&mut self, number: u64, outcome: &WriteOutcome, session: u64) {
+    pub fn write_ended(&mut self, number: u64, outcome: &WriteOutcome, session: u64) {
         let fate = match outcome {
             WriteOutcome::Applied(position) => Fate::Applied(*position),
             WriteOutcome::Unknown(_) => Fate::Unknown,
@@ -333,19 +363,20 @@ impl Checker {
             self.fail(|| format!("write {number} is refused: {outcome:?}"));
         }
         let is_conflict = is_refused_for(FaultCode::Conflict);
-        self.finish(number, fate, session, is_conflict);
+        self.finish_write(number, fate, session, is_conflict);
     }
 
-    /// Like [`ended`](Self::ended), with the outcome as a fate.
-    pub fn finish(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
+    /// Like [`write_ended`](Self::write_ended), with the outcome as a fate.
+    pub fn finish_write(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
         if let (Fate::Applied(position), Some(written)) = (fate, self.write(number)) {
             let variable = written.variable;
-            self.reveal(variable, position, number, None);
+            self.fill_in(variable, position, number, None);
         }
         let Some(written) = self.write_mut(number) else {
             return;
         };
-        let (before, seen, variable) = (written.fate, written.seen, written.variable);
+        let (before, variable) = (written.fate, written.variable);
+        let witnessed_at = written.witnessed_at;
         let expected = written.expected;
         (written.fate, written.session) = (fate, session);
         if before != Fate::Open {
@@ -353,12 +384,17 @@ impl Checker {
         }
         self.totals.unknown += u64::from(fate == Fate::Unknown);
         match fate {
-            Fate::Applied(position) if seen != Some(position) => self.fail(|| {
-                format!("B-20: write {number} is told to be {position:?}, and is at {seen:?}")
+            Fate::Applied(position) if witnessed_at != Some(position) => self.fail(|| {
+                format!(
+                    "B-20: write {number} was reported at {position:?}, but is at \
+                     {witnessed_at:?}"
+                )
             }),
             Fate::Applied(_) => self.totals.conditional += u64::from(expected.is_some()),
-            Fate::NotApplied if seen.is_some() => self.fail(|| {
-                format!("B-20: write {number} is told to have changed nothing, and is at {seen:?}")
+            Fate::NotApplied if witnessed_at.is_some() => self.fail(|| {
+                format!(
+                    "B-20: write {number} was reported as not applied, but is at {witnessed_at:?}"
+                )
             }),
             _ => {}
         }
@@ -367,11 +403,11 @@ impl Checker {
                 sequence: expected.sequence + 1,
                 ..expected
             };
-            let has_moved =
-                self.seen(variable, next).is_some() || self.epochs.last() != Some(&expected.epoch);
+            let has_moved = self.update_at(variable, next).is_some()
+                || self.epochs.last() != Some(&expected.epoch);
             if !has_moved {
                 self.fail(|| {
-                    format!("B-22: a conflict at {expected:?}, where the variable still is")
+                    format!("B-22: a conflict at {expected:?}, but the variable is still there")
                 });
             }
         }
@@ -383,55 +419,55 @@ impl Checker {
     }
 
     /// Records that a connection of this program was accepted.
-    pub fn accepted(&mut self, session: u64, by: Writer, overlaps: bool) {
-        self.sessions.insert(session, (by, overlaps));
+    pub fn session_accepted(&mut self, session: u64, writer: Writer, overlaps: bool) {
+        self.sessions.insert(session, (writer, overlaps));
     }
 
     /// Fills in an update that the witness has not seen.
-    fn reveal(
+    fn fill_in(
         &mut self,
         variable: u32,
         position: Position,
         write: u64,
         reading: Option<(Timestamp, Quality)>,
     ) {
-        let Some(life) = self.lives.get_mut(&(variable, position.epoch)) else {
+        let Some(log) = self.logs.get_mut(&(variable, position.epoch)) else {
             return;
         };
-        let index = position.sequence.checked_sub(life.first);
-        let seen = index.and_then(|index| life.updates.get_mut(index as usize));
-        let Some(seen) = seen.filter(|seen| seen.write == HIDDEN) else {
+        let index = position.sequence.checked_sub(log.first);
+        let update = index.and_then(|index| log.updates.get_mut(index as usize));
+        let Some(update) = update.filter(|update| update.write == UNWITNESSED) else {
             return;
         };
-        seen.write = write;
+        update.write = write;
         if let Some((engine_timestamp, quality)) = reading {
-            (seen.engine_timestamp, seen.quality) = (engine_timestamp, quality);
+            (update.engine_timestamp, update.quality) = (engine_timestamp, quality);
         }
-        let seen = *seen;
-        let is_engines = reading.is_some_and(|(_, quality)| is_engines(quality));
-        self.made(variable, position, seen, is_engines);
+        let update = *update;
+        let is_made_by_engine = reading.is_some_and(|(_, quality)| is_made_by_engine(quality));
+        self.check_write(variable, position, update, is_made_by_engine);
     }
 
-    fn reveal_reading(&mut self, variable: u32, reading: &Reading) {
+    fn fill_in_from_reading(&mut self, variable: u32, reading: &Reading) {
         let sample = &reading.sample;
-        if let Some(write) = number_of(&sample.value) {
+        if let Some(write) = write_number(&sample.value) {
             let stamp = (sample.engine_timestamp, sample.quality);
-            self.reveal(variable, reading.position, write, Some(stamp));
+            self.fill_in(variable, reading.position, write, Some(stamp));
         }
     }
 
     /// Records repairs, as counted by the product. Without a bug there must be none: a repair would
     /// be a false alarm (B-10).
-    pub fn repaired(&mut self, diverged: u64, repaired: u64, marked: u64) {
+    pub fn record_repairs(&mut self, diverged: u64, repaired: u64, marked: u64) {
         self.totals.diverged += diverged;
         self.totals.repaired += repaired;
         self.totals.marked += marked;
-        let is_fine = match self.repairs {
+        let is_accepted = match self.repairs {
             Repairs::Never => diverged + repaired + marked == 0,
             Repairs::Marks => diverged + repaired == 0,
             Repairs::Records => marked == 0,
         };
-        if !is_fine {
+        if !is_accepted {
             self.fail(|| {
                 format!(
                     "B-10: {diverged} digests differed, {repaired} items were repaired and \
@@ -442,34 +478,34 @@ impl Checker {
     }
 
     /// Returns true if a write has not ended.
-    pub fn has_open(&mut self) -> bool {
-        while self.ended_to < self.writes.len() {
-            let next = self.writes.get(self.ended_to);
+    pub fn has_open_writes(&mut self) -> bool {
+        while self.ended_before < self.writes.len() {
+            let next = self.writes.get(self.ended_before);
             if next.is_some_and(|write| write.fate == Fate::Open) {
                 return true;
             }
-            self.ended_to += 1;
+            self.ended_before += 1;
         }
         false
     }
 
     /// Checks that every write has ended, once there is no more activity.
-    pub fn all_ended(&mut self) {
+    pub fn check_all_ended(&mut self) {
         let open = self
             .writes
             .iter()
             .position(|write| write.fate == Fate::Open);
         if let Some(open) = open {
-            let by = self.writes.get(open).map(|write| write.by);
-            self.fail(|| format!("B-20: write {} of {by:?} never ended", open + 1));
+            let writer = self.writes.get(open).map(|write| write.writer);
+            self.fail(|| format!("B-20: write {} of {writer:?} never ended", open + 1));
         }
     }
 
     /// Called when the program of this writer is gone: the outcomes of its open writes are never
     /// reported.
-    pub fn forget(&mut self, by: Writer) {
+    pub fn forget_writer(&mut self, writer: Writer) {
         for written in &mut self.writes {
-            if written.by == by && written.fate == Fate::Open {
+            if written.writer == writer && written.fate == Fate::Open {
                 written.fate = Fate::Unknown;
             }
         }
@@ -477,7 +513,7 @@ impl Checker {
 }
 
 /// Returns the number of the write that made a value; 0 for a default.
-pub fn number_of(value: &Value) -> Option<u64> {
+pub fn write_number(value: &Value) -> Option<u64> {
     match value {
         Value::F64(number) => Some(*number as u64),
         Value::U64(number) => Some(*number),
@@ -488,6 +524,6 @@ pub fn number_of(value: &Value) -> Option<u64> {
 }
 
 /// Returns true if the engine itself made the update, from one that was written earlier.
-pub fn is_engines(quality: Quality) -> bool {
+pub fn is_made_by_engine(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

@@ -82,7 +82,7 @@ impl World {
         host.turn_at = None;
         if host.paused_until > now {
             let until = host.paused_until;
-            host.heard = until;
+            host.last_input_at = until;
             return self.wake_program(program, until);
         }
         if host.running.is_none() {
@@ -103,7 +103,10 @@ impl World {
         let link = host.link;
         let due = match link {
             Some(_) => running.core.poll_timeout(),
-            None => running.core.poll_dial().filter(|_| host.dialling.is_none()),
+            None => running
+                .core
+                .poll_dial()
+                .filter(|_| host.current_dial.is_none()),
         };
         let take_at = now.saturating_add(host.take_after()).max(host.slow_until);
         if let Some(host) = self.programs.get_mut(program) {
@@ -127,7 +130,7 @@ impl World {
             links,
             ways,
             trace,
-            chance,
+            rng,
             plan,
             checker,
             ..
@@ -148,7 +151,7 @@ impl World {
             .read(now, plan.read_max, &ways.to_client, &mut input);
         let mut engine_has_room = false;
         if !input.is_empty() {
-            host.heard = now;
+            host.last_input_at = now;
             trace.note(input.len() as u64);
             running.core.handle_input(now, wall, &input);
             running.take_answers(checker);
@@ -163,7 +166,7 @@ impl World {
         }
         let send = |to: &mut Direction, bytes: &[u8]| {
             trace.note_bytes(bytes);
-            to.send(now, bytes, &ways.to_engine, chance);
+            to.send(now, bytes, &ways.to_engine, rng);
         };
         let more = transmit(core, &mut pipes.to_engine, Moment { now, wall }, send);
         let closes = core.wants_close().filter(|_| !more);
@@ -174,7 +177,7 @@ impl World {
             pipes.to_engine.finish(now, end, &ways.to_engine);
             host.link = None;
             let text = format!("program {program} link {link} ends: {cause}");
-            trace.say(now, || text);
+            trace.log(now, || text);
             core.handle_disconnected(now, cause);
             self.expect_arrivals(link);
             self.forget_link(link);
@@ -188,7 +191,7 @@ impl World {
             if let Some(slot) = running.sessions.get_mut(&link) {
                 slot.is_due = true;
             }
-            let at = self.soon();
+            let at = self.random_turn_time();
             self.wake_session(link, at);
         }
     }
@@ -201,18 +204,22 @@ impl World {
         let Some(running) = &host.running else {
             return;
         };
-        if host.dialling.is_some() || running.core.poll_dial().is_none_or(|due| due > now) {
+        if host.current_dial.is_some() || running.core.poll_dial().is_none_or(|due| due > now) {
             return;
         }
         self.dials += 1;
-        host.dialling = Some(self.dials);
+        host.current_dial = Some(self.dials);
         self.await_dial(program);
     }
 
     /// Schedules the end of a dial: when an answer can arrive, or at its timeout.
     pub(crate) fn await_dial(&mut self, program: usize) {
         let now = self.now;
-        let Some(dial) = self.programs.get(program).and_then(|host| host.dialling) else {
+        let Some(dial) = self
+            .programs
+            .get(program)
+            .and_then(|host| host.current_dial)
+        else {
             return;
         };
         let Some(ways) = self.ways.get(program) else {
@@ -222,10 +229,10 @@ impl World {
         let round_trip = ways.to_engine.delay + ways.to_client.delay;
         let answered = silent.max(now).saturating_add(round_trip);
         let at = answered.min(now.saturating_add(DIAL_TIMEOUT));
-        self.schedule(at, Event::Dialled(program, dial));
+        self.schedule(at, Event::DialEnded(program, dial));
     }
 
-    pub(crate) fn dialled(&mut self, program: usize, dial: u32) {
+    pub(crate) fn dial_ended(&mut self, program: usize, dial: u32) {
         let (now, wall) = (self.now, self.wall(program + 1));
         let Some(ways) = self.ways.get(program) else {
             return;
@@ -236,10 +243,10 @@ impl World {
             return;
         };
         // The dial has already ended, or the process was killed.
-        if host.dialling != Some(dial) {
+        if host.current_dial != Some(dial) {
             return;
         }
-        host.dialling = None;
+        host.current_dial = None;
         let Some(running) = &mut host.running else {
             return;
         };
@@ -265,12 +272,12 @@ impl World {
         self.links.insert(link, pipes);
         self.connections += 1;
         host.link = Some(link);
-        host.heard = now;
+        host.last_input_at = now;
         running.core.handle_connected(now, wall);
         self.trace
-            .say(now, || format!("program {program} link {link} connected"));
+            .log(now, || format!("program {program} link {link} connected"));
         self.wake_program(program, now);
-        let at = self.soon();
+        let at = self.random_turn_time();
         self.wake_session(link, at);
     }
 
@@ -288,7 +295,7 @@ impl World {
                     return;
                 }
                 slot.turn_at = None;
-                slot.heard = until;
+                slot.last_input_at = until;
             }
             return self.wake_session(link, until);
         }
@@ -316,7 +323,7 @@ impl World {
             links,
             ways,
             trace,
-            chance,
+            rng,
             plan,
             ..
         } = self;
@@ -345,7 +352,7 @@ impl World {
         }
         let took_input = !input.is_empty();
         if took_input {
-            slot.heard = now;
+            slot.last_input_at = now;
             trace.note(input.len() as u64);
             session.handle_input(now, wall, &input);
             client_has_room = std::mem::take(&mut pipes.to_engine.was_full);
@@ -359,8 +366,8 @@ impl World {
             let send = |to: &mut Direction, bytes: &[u8]| {
                 trace.note_bytes(bytes);
                 match plan.uplink {
-                    0 => to.send(now, bytes, &ways.to_client, chance),
-                    _ => to.hold(bytes),
+                    0 => to.send(now, bytes, &ways.to_client, rng),
+                    _ => to.queue(bytes),
                 }
             };
             more = transmit(session, &mut pipes.to_client, Moment { now, wall }, send);
@@ -375,13 +382,13 @@ impl World {
             let end = last_word(gone, &cause);
             pipes.to_client.finish(now, end, &ways.to_client);
             running.sessions.remove(&link);
-            trace.say(now, || format!("engine ends link {link}: {cause}"));
+            trace.log(now, || format!("engine ends link {link}: {cause}"));
             self.after_engine();
             self.expect_arrivals(link);
             return self.forget_link(link);
         }
         let due = session.poll_timeout();
-        let holds = pipes.to_client.holds();
+        let has_queued = pipes.to_client.has_queued();
         let readable = session.wants_input();
         self.after_engine();
         if more {
@@ -391,11 +398,11 @@ impl World {
         if let Some(due) = due {
             self.wake_session(link, due);
         }
-        if holds && !std::mem::replace(&mut self.departs, true) {
-            self.schedule(now, Event::Depart);
+        if has_queued && !std::mem::replace(&mut self.is_packet_scheduled, true) {
+            self.schedule(now, Event::SendPacket);
         }
         if client_has_room {
-            let at = self.soon();
+            let at = self.random_turn_time();
             self.wake_program(program, at);
         }
         let arrivals = self.links.get(&link).zip(self.ways.get(program));
@@ -420,19 +427,22 @@ impl World {
     }
 
     /// Lets the next connection in turn send a packet over the shared line.
-    pub(crate) fn depart(&mut self) {
+    pub(crate) fn send_packet(&mut self) {
         let now = self.now;
-        self.departs = false;
-        let waits = |(link, pipes): (&u32, &Pipes)| pipes.to_client.holds().then_some(*link);
-        let next = self.links.range(self.departed + 1..).find_map(waits);
+        self.is_packet_scheduled = false;
+        let waits = |(link, pipes): (&u32, &Pipes)| pipes.to_client.has_queued().then_some(*link);
+        let next = self
+            .links
+            .range(self.last_packet_link + 1..)
+            .find_map(waits);
         let Some(link) = next.or_else(|| self.links.iter().find_map(waits)) else {
             return;
         };
-        self.departed = link;
+        self.last_packet_link = link;
         let Self {
             links,
             ways,
-            chance,
+            rng,
             plan,
             ..
         } = self;
@@ -442,14 +452,16 @@ impl World {
         let Some(way) = ways.get(pipes.program) else {
             return;
         };
-        let count = pipes.to_client.depart(now, PACKET, &way.to_client, chance) as u64;
+        let count = pipes
+            .to_client
+            .send_queued(now, PACKET, &way.to_client, rng) as u64;
         let nanos = (count * 1_000_000_000)
             .checked_div(plan.uplink)
             .unwrap_or(0);
         self.expect_arrivals(link);
-        self.departs = true;
+        self.is_packet_scheduled = true;
         let at = now.saturating_add(Duration::from_nanos(nanos));
-        self.schedule(at, Event::Depart);
+        self.schedule(at, Event::SendPacket);
     }
 
     /// Removes a connection that both ends have closed.

@@ -16,8 +16,8 @@ use trunkline_types::{
     VariableDefinition,
 };
 
-use crate::checker::{Checker, Seen, Writer, is_engines, number_of};
-use crate::hostile::Refusing;
+use crate::checker::{Checker, WitnessedUpdate, Writer, is_made_by_engine, write_number};
+use crate::hostile::DroppingAdministrator;
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::transient::{Transient, variable_of};
@@ -37,7 +37,7 @@ pub struct Slot {
     /// Time of its next turn.
     pub turn_at: Option<Tick>,
     /// Time at which bytes last arrived, or the process last resumed.
-    pub heard: Tick,
+    pub last_input_at: Tick,
     /// The program at the other end.
     pub program: usize,
 }
@@ -59,7 +59,7 @@ pub struct Running {
     retention: Consumer,
     woken: Arc<Mutex<Vec<u32>>>,
     /// Time at which housekeeping is due.
-    pub house_at: Tick,
+    pub housekeeping_at: Tick,
 }
 
 /// The machine on which the engine runs.
@@ -74,9 +74,9 @@ pub struct EngineHost {
     /// A backup of the store, made at an earlier start.
     backup: Option<StoreImage>,
     /// The store of another engine that may be reached at the same address.
-    elsewhere: StoreImage,
+    other_engine: StoreImage,
     /// Replaces the system's random numbers in a store.
-    chance: Rng,
+    rng: Rng,
     /// All variables had a value before any client connected.
     pub all_written: bool,
     /// Time at which a killed process is started again.
@@ -99,9 +99,9 @@ struct StoreImage {
 }
 
 impl StoreImage {
-    fn new(chance: &mut Rng) -> Self {
+    fn new(rng: &mut Rng) -> Self {
         let mut engine_id = [0; 16];
-        engine_id[..8].copy_from_slice(&chance.bits().to_le_bytes());
+        engine_id[..8].copy_from_slice(&rng.bits().to_le_bytes());
         Self {
             engine_id,
             starts: 0,
@@ -112,15 +112,15 @@ impl StoreImage {
 
 /// The store found by a start of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum StoreFound {
     /// The store of the last start.
     Same,
     /// A backup made at an earlier start.
     Backup,
     /// No store: the engine creates one.
-    Nothing,
+    New,
     /// The store of another engine, which is now reached at this address.
-    Elsewhere,
+    OtherEngine,
 }
 
 #[derive(Clone, Debug)]
@@ -148,9 +148,9 @@ impl Wake for Bell {
     }
 }
 
-struct Unheard;
+struct NoWake;
 
-impl Wake for Unheard {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
@@ -160,16 +160,16 @@ pub fn name_of(variable: u32) -> String {
 }
 
 impl EngineHost {
-    /// Creates a machine on which no engine has run.
+    /// Creates a machine on which no engine has run yet.
     pub fn new(seed: u64) -> Self {
-        let mut chance = Rng::new(seed ^ 0x7374_6f72_6573_0000);
+        let mut rng = Rng::new(seed ^ 0x7374_6f72_6573_0000);
         Self {
             running: None,
             epoch: 0,
-            store: StoreImage::new(&mut chance),
+            store: StoreImage::new(&mut rng),
             backup: None,
-            elsewhere: StoreImage::new(&mut chance),
-            chance,
+            other_engine: StoreImage::new(&mut rng),
+            rng,
             all_written: false,
             restart_at: None,
             paused_until: Tick::ZERO,
@@ -179,21 +179,21 @@ impl EngineHost {
     }
 
     /// Draws the store that the next start finds.
-    fn find_store(&mut self) -> Found {
-        if self.chance.chance(0.3) {
+    fn find_store(&mut self) -> StoreFound {
+        if self.rng.chance(0.3) {
             self.backup = Some(self.store.clone());
         }
-        let found = match self.chance.below(10) {
-            0 if self.backup.is_some() => Found::Backup,
-            1 => Found::Nothing,
-            2 => Found::Elsewhere,
-            _ => Found::Same,
+        let found = match self.rng.below(10) {
+            0 if self.backup.is_some() => StoreFound::Backup,
+            1 => StoreFound::New,
+            2 => StoreFound::OtherEngine,
+            _ => StoreFound::Same,
         };
         match found {
-            Found::Same => {}
-            Found::Backup => self.store = self.backup.clone().unwrap_or(self.store.clone()),
-            Found::Nothing => self.store = StoreImage::new(&mut self.chance),
-            Found::Elsewhere => std::mem::swap(&mut self.store, &mut self.elsewhere),
+            StoreFound::Same => {}
+            StoreFound::Backup => self.store = self.backup.clone().unwrap_or(self.store.clone()),
+            StoreFound::New => self.store = StoreImage::new(&mut self.rng),
+            StoreFound::OtherEngine => std::mem::swap(&mut self.store, &mut self.other_engine),
         }
         found
     }
@@ -205,14 +205,14 @@ impl EngineHost {
         now: Tick,
         wall: Timestamp,
         checker: &mut Checker,
-    ) -> Found {
+    ) -> StoreFound {
         let found = self.find_store();
         self.store.starts += 1;
         let start = Start {
             engine_id: self.store.engine_id,
             count: self.store.starts,
         };
-        self.epoch = start.epoch(self.chance.bits());
+        self.epoch = start.epoch(self.rng.bits());
         checker.started(self.epoch);
         self.restart_at = None;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
@@ -224,7 +224,7 @@ impl EngineHost {
                 .iter()
                 .enumerate()
                 .map(|(at, variable)| {
-                    let mut properties = Properties::new(variable.content.data_type());
+                    let mut properties = Properties::new(variable.value_kind.data_type());
                     properties.stall = variable.stall;
                     properties.retain = variable.retain;
                     VariableDefinition {
@@ -257,8 +257,8 @@ impl EngineHost {
                 return found;
             }
         };
-        let witness = Consumer::service(engine.clone(), Box::new(Unheard));
-        let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
+        let witness = Consumer::service(engine.clone(), Box::new(NoWake));
+        let mut retention = Consumer::service(engine.clone(), Box::new(NoWake));
         let caller = Caller::engine();
         for handle in &handles {
             let Some(variable) = engine.variable(*handle) else {
@@ -276,7 +276,7 @@ impl EngineHost {
         };
         if let Some(hostile) = &plan.hostile {
             options.requests = Arc::new(RequestBudget::new(hostile.request_bytes));
-            options.administrator = Some(Arc::new(Refusing));
+            options.administrator = Some(Arc::new(DroppingAdministrator));
         }
         let mut running = Running {
             engine,
@@ -287,10 +287,10 @@ impl EngineHost {
             witness: Witness { consumer: witness },
             retention,
             woken: Arc::default(),
-            house_at: now,
+            housekeeping_at: now,
         };
         let handles = running.handles.clone();
-        running.follow(&handles, plan.is_plain, checker);
+        running.follow(&handles, plan.is_latest_only, checker);
         self.running = Some(running);
         found
     }
@@ -309,7 +309,7 @@ impl EngineHost {
         };
         self.sessions += 1;
         let overlaps = running.sessions.values().any(|one| one.program == program);
-        checker.accepted(u64::from(self.sessions), writer, overlaps);
+        checker.session_accepted(u64::from(self.sessions), writer, overlaps);
         let caller = Caller {
             session: self.sessions,
             principal: Principal::Loopback,
@@ -326,7 +326,7 @@ impl EngineHost {
             session: Session::new(engine, options, caller, Box::new(bell)),
             is_due: true,
             turn_at: None,
-            heard: now,
+            last_input_at: now,
             program,
         };
         running.sessions.insert(link, slot);
@@ -340,19 +340,19 @@ impl EngineHost {
         if running.retention.is_idle() {
             return;
         }
-        let mut sink = Changes(&mut self.store.retained);
+        let mut sink = RetainedSink(&mut self.store.retained);
         running.retention.drain(&mut sink, &mut Wakes::new());
     }
 }
 
 impl Running {
     /// Subscribes the witness to these variables.
-    pub fn follow(&mut self, handles: &[u32], is_plain: bool, checker: &mut Checker) {
+    pub fn follow(&mut self, handles: &[u32], is_latest_only: bool, checker: &mut Checker) {
         let everything = Contract::All {
             elements: 1_000_000,
             bytes: u32::MAX,
         };
-        let wanted = match is_plain {
+        let contract = match is_latest_only {
             true => Contract::Latest,
             false => everything,
         };
@@ -360,10 +360,11 @@ impl Running {
         let witness = &mut self.witness.consumer;
         for handle in handles {
             let Some(variable) = self.engine.variable(*handle) else {
-                checker.fail(|| format!("handle {handle} was given out, and is of no variable"));
+                checker.fail(|| format!("handle {handle} belongs to no variable"));
                 continue;
             };
-            let followed = witness.subscribe(&caller, &variable, Subscribe::new(FOLLOWER, wanted));
+            let followed =
+                witness.subscribe(&caller, &variable, Subscribe::new(FOLLOWER, contract));
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }
@@ -385,25 +386,25 @@ impl Running {
     /// Passes every update since the last call to the checker.
     pub fn witness(&mut self, now: Tick, checker: &mut Checker) {
         let epoch = self.engine.epoch();
-        let mut sink = ToChecker {
+        let mut sink = CheckerSink {
             handles: &self.handles,
             epoch,
             now,
             checker,
         };
         self.witness.consumer.drain(&mut sink, &mut Wakes::new());
-        checker.witnessed_all();
+        checker.check_groups();
     }
 
     /// Runs the engine's housekeeping.
-    pub fn keep_house(&mut self, now: Tick, wall: Timestamp) {
+    pub fn run_housekeeping(&mut self, now: Tick, wall: Timestamp) {
         let latest = now.saturating_add(Duration::from_secs(1));
         let due = self.engine.poll(now, wall, &mut Wakes::new());
-        self.house_at = due.map_or(latest, |due| due.clamp(now, latest));
+        self.housekeeping_at = due.map_or(latest, |due| due.clamp(now, latest));
     }
 }
 
-struct ToChecker<'a> {
+struct CheckerSink<'a> {
     /// Handles of the permanent variables.
     handles: &'a [u32],
     epoch: u64,
@@ -411,7 +412,7 @@ struct ToChecker<'a> {
     checker: &'a mut Checker,
 }
 
-impl Sink for ToChecker<'_> {
+impl Sink for CheckerSink<'_> {
     fn wants(&self) -> bool {
         true
     }
@@ -427,17 +428,17 @@ impl Sink for ToChecker<'_> {
             epoch: self.epoch,
             sequence: update.sequence,
         };
-        let seen = Seen {
-            write: number_of(&value).unwrap_or(u64::MAX),
+        let witnessed = WitnessedUpdate {
+            write: write_number(&value).unwrap_or(u64::MAX),
             engine_timestamp: update.engine_timestamp,
             quality: update.quality,
             at: self.now,
             serial: 0,
         };
-        let made_by_engine = is_engines(update.quality);
+        let made_by_engine = is_made_by_engine(update.quality);
         let variable = variable.unwrap_or(u32::MAX);
         self.checker
-            .witnessed(variable, position, seen, made_by_engine);
+            .record_update(variable, position, witnessed, made_by_engine);
     }
 
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
@@ -451,9 +452,9 @@ impl Sink for ToChecker<'_> {
     }
 }
 
-struct Changes<'a>(&'a mut BTreeMap<String, Stored>);
+struct RetainedSink<'a>(&'a mut BTreeMap<String, Stored>);
 
-impl Sink for Changes<'_> {
+impl Sink for RetainedSink<'_> {
     fn wants(&self) -> bool {
         true
     }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use trunkline_types::Tick;
-
 use crate::link::End;
 #[cfg(feature = "planted")]
 use crate::plan::Repairs;
@@ -56,13 +54,13 @@ impl Fault {
     pub fn sentence(self) -> &'static str {
         match self {
             Fault::Cut => "a connection is closed or reset at any byte",
-            Fault::HalfOpen => "silence in one direction or both, of which neither end is notified",
+            Fault::HalfOpen => "silence in one direction or both, without notice to either end",
             Fault::Slow => "a machine's connections carry 2 kB/s to 500 kB/s",
-            Fault::Late => "everything from and to a machine is up to 400 ms late",
+            Fault::Late => "all traffic from and to a machine is up to 400 ms late",
             Fault::Refuse => "the engine's machine refuses connections",
-            Fault::EnginePause => "the engine's process is stopped",
+            Fault::EnginePause => "the engine's process is paused",
             Fault::EngineKill => "the engine's process is killed and started again",
-            Fault::ClientPause => "a client's process is stopped",
+            Fault::ClientPause => "a client's process is paused",
             Fault::ClientKill => "a client's process is killed and a new one started",
             Fault::SlowReader => "a program takes no readings",
             Fault::ClockStep => "a machine's clock is set: an hour, ten years, a second back",
@@ -83,22 +81,22 @@ const STEPS: [i64; 6] = [
 
 impl World {
     /// Applies a fault with a random duration and severity.
-    pub(crate) fn strike(&mut self, fault: Fault) {
+    pub(crate) fn inject(&mut self, fault: Fault) {
         let now = self.now;
-        let victim = self.chance.index(self.programs.len());
-        let pause = Duration::from_secs_f64(self.chance.magnitude(0.02, 8.0));
+        let victim = self.rng.index(self.programs.len());
+        let pause = Duration::from_secs_f64(self.rng.magnitude(0.02, 8.0));
         let until = now.saturating_add(pause);
         self.faults
             .entry(fault)
             .and_modify(|count| *count += 1)
             .or_insert(1);
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!("fault {fault:?} program {victim} for {pause:?}")
         });
         match fault {
             Fault::Cut => self.cut(victim),
             Fault::HalfOpen => {
-                let which = self.chance.below(3);
+                let which = self.rng.below(3);
                 if let Some(ways) = self.ways.get_mut(victim) {
                     if which != 0 {
                         ways.to_client.silent_until = ways.to_client.silent_until.max(until);
@@ -107,23 +105,23 @@ impl World {
                         ways.to_engine.silent_until = ways.to_engine.silent_until.max(until);
                     }
                 }
-                self.schedule(until, Event::Revive(victim));
+                self.schedule(until, Event::SilenceEnds(victim));
             }
             Fault::Slow => {
-                let rate = self.chance.magnitude(2_000.0, 500_000.0) as u64;
+                let rate = self.rng.magnitude(2_000.0, 500_000.0) as u64;
                 if let Some(ways) = self.ways.get_mut(victim) {
                     ways.to_client.rate = rate;
                     ways.to_engine.rate = rate;
                 }
-                self.schedule(until, Event::Ease(victim));
+                self.schedule(until, Event::RestoreSpeed(victim));
             }
             Fault::Late => {
-                let delay = self.chance.millis(1, 400);
+                let delay = self.rng.millis(1, 400);
                 if let Some(ways) = self.ways.get_mut(victim) {
                     ways.to_client.delay = delay;
                     ways.to_engine.delay = delay;
                 }
-                self.schedule(until, Event::Ease(victim));
+                self.schedule(until, Event::RestoreSpeed(victim));
             }
             Fault::Refuse => self.engine.refuses_until = until,
             Fault::EnginePause => self.engine.paused_until = self.engine.paused_until.max(until),
@@ -151,15 +149,11 @@ impl World {
                 self.schedule(until, Event::Take(victim));
             }
             Fault::ClockStep => {
-                let step = STEPS
-                    .get(self.chance.index(STEPS.len()))
-                    .copied()
-                    .unwrap_or(0);
-                let machine = self.chance.index(self.offsets.len());
+                let step = STEPS.get(self.rng.index(STEPS.len())).copied().unwrap_or(0);
+                let machine = self.rng.index(self.offsets.len());
                 if let Some(offset) = self.offsets.get_mut(machine) {
                     *offset += step;
                 }
-                self.stepped = true;
             }
         }
     }
@@ -167,7 +161,7 @@ impl World {
     /// Cuts a program's connection at any byte in flight.
     fn cut(&mut self, victim: usize) {
         let now = self.now;
-        let end = match self.chance.chance(0.5) {
+        let end = match self.rng.chance(0.5) {
             true => End::Fin,
             false => End::Reset,
         };
@@ -177,9 +171,9 @@ impl World {
         let Some(pipes) = self.links.get_mut(&link) else {
             return;
         };
-        let kept = self.chance.index(pipes.to_client.bytes() + 1);
+        let kept = self.rng.index(pipes.to_client.bytes() + 1);
         pipes.to_client.cut(now, kept, end);
-        let kept = self.chance.index(pipes.to_engine.bytes() + 1);
+        let kept = self.rng.index(pipes.to_engine.bytes() + 1);
         pipes.to_engine.cut(now, kept, end);
         self.expect_arrivals(link);
     }
@@ -193,13 +187,13 @@ impl World {
         }
         let links: Vec<u32> = self.links.keys().copied().collect();
         for link in links {
-            let end = match self.chance.chance(0.5) {
+            let end = match self.rng.chance(0.5) {
                 true => End::Fin,
                 false => End::Reset,
             };
             if let Some(pipes) = self.links.get_mut(&link) {
                 pipes.engine_is_gone = true;
-                let kept = self.chance.index(pipes.to_client.bytes() + 1);
+                let kept = self.rng.index(pipes.to_client.bytes() + 1);
                 pipes.to_client.cut(now, kept, end);
             }
             self.expect_arrivals(link);
@@ -213,20 +207,20 @@ impl World {
         let Some(host) = self.programs.get_mut(victim) else {
             return;
         };
-        host.dialling = None;
+        host.current_dial = None;
         host.paused_until = now;
         let (program, link) = (host.running.take(), host.link.take());
         if let Some(program) = program {
-            self.checker.forget(program.writer);
+            self.checker.forget_writer(program.writer);
         }
-        let end = match self.chance.chance(0.5) {
+        let end = match self.rng.chance(0.5) {
             true => End::Fin,
             false => End::Reset,
         };
         if let Some(link) = link {
             if let Some(pipes) = self.links.get_mut(&link) {
                 pipes.client_is_gone = true;
-                let kept = self.chance.index(pipes.to_engine.bytes() + 1);
+                let kept = self.rng.index(pipes.to_engine.bytes() + 1);
                 pipes.to_engine.cut(now, kept, end);
             }
             self.expect_arrivals(link);
@@ -236,15 +230,15 @@ impl World {
     /// Ends all faults at once.
     pub(crate) fn heal(&mut self) {
         let now = self.now;
-        self.trace.say(now, || "heal".to_owned());
-        self.faulty = false;
+        self.trace.log(now, || "heal".to_owned());
+        self.faults_enabled = false;
         // The planted loss of records counts as a fault, so it ends here too.
         #[cfg(feature = "planted")]
         if self.plan.repairs == Repairs::Records {
             trunkline_types::planted::plant(None);
         }
         for victim in 0..self.programs.len() {
-            self.ease(victim);
+            self.restore_speed(victim);
             if let Some(ways) = self.ways.get_mut(victim) {
                 ways.to_client.silent_until = now;
                 ways.to_engine.silent_until = now;
@@ -272,17 +266,17 @@ impl World {
         for link in links {
             if let Some(pipes) = self.links.get_mut(&link) {
                 let latest = now.saturating_add(self.plan.way.delay);
-                pipes.to_client.hurry(latest);
-                pipes.to_engine.hurry(latest);
+                pipes.to_client.deliver_by(latest);
+                pipes.to_engine.deliver_by(latest);
             }
             self.expect_arrivals(link);
             self.wake_session(link, now);
         }
-        self.schedule(now, Event::House);
+        self.schedule(now, Event::Housekeeping);
     }
 
     /// Restores the speed of a machine's connections.
-    pub(crate) fn ease(&mut self, victim: usize) {
+    pub(crate) fn restore_speed(&mut self, victim: usize) {
         let way = self.plan.way;
         if let Some(ways) = self.ways.get_mut(victim) {
             for direction in [&mut ways.to_client, &mut ways.to_engine] {
@@ -294,10 +288,5 @@ impl World {
     /// Returns true while the engine's process runs and is not paused.
     pub(crate) fn engine_runs(&self) -> bool {
         self.engine.running.is_some() && self.engine.paused_until <= self.now
-    }
-
-    /// The end of a pause, but not before the current time.
-    pub(crate) fn later(&self, until: Tick) -> Tick {
-        until.max(self.now)
     }
 }

@@ -24,9 +24,9 @@ use crate::world::{Event, Pipes, World};
 
 /// Memory of an item, and memory that a session holds without requesting it, both rounded up.
 const ITEM_BYTES: u64 = 240;
-const ROOM_BYTES: u64 = 192 << 10;
+const SESSION_BYTES: u64 = 192 << 10;
 /// Time after the deadline of a request within which the engine's turns must notice it.
-const NOTICED: Duration = Duration::from_secs(3);
+const NOTICE_TIME: Duration = Duration::from_secs(3);
 /// Variables per frame.
 const PAGE: u64 = 500;
 /// Time between turns of a peer that has nothing to send.
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug)]
 pub struct HostilePlan {
     /// Mean time between connections.
-    pub every: Duration,
+    pub interval: Duration,
     /// Memory budget for the requests and items of all sessions, in bytes.
     pub request_bytes: usize,
 }
@@ -51,10 +51,10 @@ impl HostilePlan {
                 .map(|one| one.variables.len() as u64)
                 .sum::<u64>()
         };
-        let needed = |plan: &ProgramPlan| 2 * (items(plan) * ITEM_BYTES + ROOM_BYTES);
+        let needed = |plan: &ProgramPlan| 2 * (items(plan) * ITEM_BYTES + SESSION_BYTES);
         let needed = programs.iter().map(needed).sum::<u64>();
         Self {
-            every: Duration::from_secs_f64(rng.magnitude(1.0, 15.0)),
+            interval: Duration::from_secs_f64(rng.magnitude(1.0, 15.0)),
             request_bytes: 2 * needed as usize,
         }
     }
@@ -62,46 +62,46 @@ impl HostilePlan {
 
 /// The behaviour on one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Habit {
+enum Behavior {
     /// Sends the frames of a DEPLOY without the last one, and sends keep-alives.
-    Deploys,
+    UnfinishedDeploy,
     /// Sends the parts of a message without the last one.
-    SendsParts,
+    UnfinishedParts,
     /// Sends a part of a frame.
-    SendsHalf,
+    HalfFrame,
     /// Sends requests and does not read the answers.
-    Asks,
+    UnreadAnswers,
     /// Sends a complete DEPLOY.
-    Orders,
+    CompleteDeploy,
 }
 
-const HABITS: [Habit; 5] = [
-    Habit::Deploys,
-    Habit::SendsParts,
-    Habit::SendsHalf,
-    Habit::Asks,
-    Habit::Orders,
+const BEHAVIORS: [Behavior; 5] = [
+    Behavior::UnfinishedDeploy,
+    Behavior::UnfinishedParts,
+    Behavior::HalfFrame,
+    Behavior::UnreadAnswers,
+    Behavior::CompleteDeploy,
 ];
 
 /// A connection of the hostile peer.
 #[derive(Debug)]
 pub struct Hostile {
     link: u32,
-    habit: Habit,
+    behavior: Behavior,
     reads: bool,
     /// Bytes not sent yet.
     bytes: VecDeque<u8>,
     /// Time from which everything has been sent and the engine is able to process it.
     sent_at: Option<Tick>,
-    alive_at: Tick,
+    keepalive_at: Tick,
     leaves_at: Tick,
 }
 
 /// Accepts orders, and never carries them out.
 #[derive(Debug)]
-pub struct Refusing;
+pub struct DroppingAdministrator;
 
-impl Administrator for Refusing {
+impl Administrator for DroppingAdministrator {
     fn submit(&self, _caller: &Caller, _order: Order, reply: Reply) {
         drop(reply);
     }
@@ -114,20 +114,20 @@ impl World {
         };
         let after = match &self.hostile {
             Some(hostile) if hostile.bytes.is_empty() => IDLE,
-            Some(_) => self.chance.millis(1, 20),
-            None => self.chance.wait(plan.every),
+            Some(_) => self.rng.millis(1, 20),
+            None => self.rng.wait(plan.interval),
         };
         self.schedule(self.now.saturating_add(after), Event::Hostile);
     }
 
     pub(crate) fn hostile_turn(&mut self) {
         match self.hostile.take() {
-            None => self.hostile_comes(),
-            Some(hostile) => self.hostile = self.hostile_goes_on(hostile),
+            None => self.connect_hostile(),
+            Some(hostile) => self.hostile = self.continue_hostile(hostile),
         }
     }
 
-    fn hostile_comes(&mut self) {
+    fn connect_hostile(&mut self) {
         let now = self.now;
         let program = self.programs.len();
         let is_here = self.links.values().any(|pipes| pipes.program == program);
@@ -145,49 +145,52 @@ impl World {
         };
         self.links.insert(link, pipes);
         self.checker.totals.hostile += 1;
-        let habit = HABITS[self.chance.index(HABITS.len())];
-        let most = self
+        let behavior = BEHAVIORS[self.rng.index(BEHAVIORS.len())];
+        let budget = self
             .plan
             .hostile
             .as_ref()
             .map_or(0, |plan| plan.request_bytes) as u64;
-        let bytes = requests(habit, most, &mut self.chance);
-        let stays = match habit {
-            Habit::Deploys if self.chance.chance(0.5) => REQUEST_DEADLINE * 2,
-            _ => self.chance.millis(0, 8000),
+        let bytes = requests(behavior, budget, &mut self.rng);
+        let stays = match behavior {
+            Behavior::UnfinishedDeploy if self.rng.chance(0.5) => REQUEST_DEADLINE * 2,
+            _ => self.rng.millis(0, 8000),
         };
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!(
-                "hostile link {link}: {habit:?}, {} bytes, {stays:?}",
+                "hostile link {link}: {behavior:?}, {} bytes, {stays:?}",
                 bytes.len()
             )
         });
         self.hostile = Some(Hostile {
             link,
-            habit,
-            reads: habit != Habit::Asks && self.chance.chance(0.5),
+            behavior,
+            reads: behavior != Behavior::UnreadAnswers && self.rng.chance(0.5),
             bytes: bytes.into(),
             sent_at: None,
-            alive_at: now,
+            keepalive_at: now,
             leaves_at: now.saturating_add(stays),
         });
-        let at = self.soon();
+        let at = self.random_turn_time();
         self.wake_session(link, at);
     }
 
-    fn hostile_goes_on(&mut self, mut hostile: Hostile) -> Option<Hostile> {
+    fn continue_hostile(&mut self, mut hostile: Hostile) -> Option<Hostile> {
         let (now, link) = (self.now, hostile.link);
         let way = self.plan.way;
-        let (pipes, chance) = (self.links.get_mut(&link)?, &mut self.chance);
-        if hostile.alive_at <= now && hostile.bytes.is_empty() && hostile.habit == Habit::Deploys {
+        let (pipes, rng) = (self.links.get_mut(&link)?, &mut self.rng);
+        if hostile.keepalive_at <= now
+            && hostile.bytes.is_empty()
+            && hostile.behavior == Behavior::UnfinishedDeploy
+        {
             let mut keepalive = Vec::new();
             Keepalive::default().encode(&mut keepalive);
             hostile.bytes.extend(keepalive);
-            hostile.alive_at = now.saturating_add(Duration::from_secs(1));
+            hostile.keepalive_at = now.saturating_add(Duration::from_secs(1));
         }
         let count = hostile.bytes.len().min(pipes.to_engine.room());
         let bytes: Vec<u8> = hostile.bytes.drain(..count).collect();
-        pipes.to_engine.send(now, &bytes, &way, chance);
+        pipes.to_engine.send(now, &bytes, &way, rng);
         if !hostile.bytes.is_empty() {
             hostile.sent_at = None;
         } else if hostile.sent_at.is_none() {
@@ -201,11 +204,11 @@ impl World {
         }
         let is_ended = pipes.engine_is_gone;
         if is_ended || hostile.leaves_at <= now {
-            let end = match chance.chance(0.5) {
+            let end = match rng.chance(0.5) {
                 true => End::Fin,
                 false => End::Reset,
             };
-            let kept = chance.index(pipes.to_engine.bytes() + 1);
+            let kept = rng.index(pipes.to_engine.bytes() + 1);
             pipes.client_is_gone = true;
             pipes.to_engine.cut(now, kept, end);
             self.expect_arrivals(link);
@@ -216,16 +219,17 @@ impl World {
             if let Some(slot) = running.sessions.get_mut(&link) {
                 slot.is_due = true;
             }
-            let at = self.soon();
+            let at = self.random_turn_time();
             self.wake_session(link, at);
         }
         self.expect_arrivals(link);
         // Deadlines do not count while the engine is paused.
         hostile.sent_at = hostile.sent_at.map(|at| at.max(self.engine.paused_until));
         let waits = hostile.sent_at.map_or(Duration::ZERO, |at| now.since(at));
-        if hostile.habit == Habit::Deploys && waits > REQUEST_DEADLINE + NOTICED {
+        if hostile.behavior == Behavior::UnfinishedDeploy && waits > REQUEST_DEADLINE + NOTICE_TIME
+        {
             self.checker
-                .fail(|| format!("a DEPLOY without its last frame is still there after {waits:?}"));
+                .fail(|| format!("a DEPLOY without its last frame has not ended after {waits:?}"));
         }
         Some(hostile)
     }
@@ -242,16 +246,16 @@ impl World {
         running.sessions.clear();
         let used = running.options.requests.used();
         self.trace
-            .say(now, || format!("{used} bytes of requests stay"));
+            .log(now, || format!("{used} bytes for requests in use"));
         if used > 0 {
             self.checker
-                .fail(|| format!("requests: {used} bytes are taken where no session is"));
+                .fail(|| format!("requests: {used} bytes are in use, but there is no session"));
         }
     }
 }
 
 /// Returns the bytes to send; `most` is the number that would use up the engine's budget.
-fn requests(habit: Habit, most: u64, rng: &mut Rng) -> Vec<u8> {
+fn requests(behavior: Behavior, budget: u64, rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     Hello::default().encode(&mut out);
     let head = DeployHead {
@@ -259,32 +263,32 @@ fn requests(habit: Habit, most: u64, rng: &mut Rng) -> Vec<u8> {
         description: "",
         replace: true,
     };
-    match habit {
-        Habit::Deploys | Habit::Orders => {
+    match behavior {
+        Behavior::UnfinishedDeploy | Behavior::CompleteDeploy => {
             // An entry with its properties takes a few hundred bytes.
-            let pages = rng.range(1, 1 + most / (PAGE * 400));
+            let pages = rng.range(1, 1 + budget / (PAGE * 400));
             for page in 0..pages {
                 let mut frame = DeployBuilder::begin(&mut out, 7, &head);
                 for n in 0..PAGE {
                     let path = format!("{}", page * PAGE + n);
                     frame.push(&VariableDefinition::new(&path, DataType::F64));
                 }
-                frame.finish(habit == Habit::Deploys || page + 1 < pages);
+                frame.finish(behavior == Behavior::UnfinishedDeploy || page + 1 < pages);
             }
         }
-        Habit::SendsParts => {
+        Behavior::UnfinishedParts => {
             let length = 32 << 10;
-            for _ in 0..rng.range(1, most / u64::from(length)) {
+            for _ in 0..rng.range(1, budget / u64::from(length)) {
                 header(FrameKind::Part, length, &mut out);
                 out.resize(out.len() + length as usize, 0);
             }
         }
-        Habit::SendsHalf => {
-            let length = rng.range(1, (1 << 20).min(most / 2)) as u32;
+        Behavior::HalfFrame => {
+            let length = rng.range(1, (1 << 20).min(budget / 2)) as u32;
             header(FrameKind::Write, length, &mut out);
             out.resize(out.len() + length as usize / 2, 0);
         }
-        Habit::Asks => {
+        Behavior::UnreadAnswers => {
             for request in 1..rng.range(2, 2000) as u32 {
                 let find = Find {
                     cursor: 0,

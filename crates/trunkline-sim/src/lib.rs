@@ -13,7 +13,7 @@
 //!                +------> Checker <------+
 //! ```
 //!
-//! A run has two phases. Faults strike in the first. In the second they are all healed, and the checker
+//! A run has two phases. In the first, faults are injected. In the second, they are all healed, and the checker
 //! verifies the guarantees for the time after faults. `trunkline-sim --seed N` replays a failing seed bit for
 //! bit.
 
@@ -27,9 +27,9 @@ pub mod fault;
 pub mod history;
 pub mod hostile;
 pub mod link;
+mod phases;
 pub mod plan;
 mod program;
-mod quiet;
 mod remote;
 pub mod report;
 pub mod rng;

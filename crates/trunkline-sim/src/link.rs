@@ -57,7 +57,7 @@ pub struct Direction {
     pieces: VecDeque<(Tick, Vec<u8>)>,
     end: Option<(Tick, End)>,
     /// Bytes that wait for their turn on a shared line.
-    held: VecDeque<u8>,
+    queued: VecDeque<u8>,
     bytes: usize,
     last_arrival: Tick,
     /// Time until which the rate limit keeps the line busy with the data sent so far.
@@ -104,24 +104,24 @@ impl Direction {
         }
     }
 
-    /// Sends bytes over a shared line: they wait for [`depart`](Self::depart).
-    pub fn hold(&mut self, bytes: &[u8]) {
-        self.held.extend(bytes);
+    /// Sends bytes over a shared line: they wait for [`send_queued`](Self::send_queued).
+    pub fn queue(&mut self, bytes: &[u8]) {
+        self.queued.extend(bytes);
         self.bytes += bytes.len();
     }
 
     /// Moves up to `max` of the waiting bytes onto the shared line, and returns their number.
-    pub fn depart(&mut self, now: Tick, max: usize, way: &Way, rng: &mut Rng) -> usize {
-        let count = self.held.len().min(max);
-        let bytes: Vec<u8> = self.held.drain(..count).collect();
+    pub fn send_queued(&mut self, now: Tick, max: usize, way: &Way, rng: &mut Rng) -> usize {
+        let count = self.queued.len().min(max);
+        let bytes: Vec<u8> = self.queued.drain(..count).collect();
         self.bytes -= count;
         self.send(now, &bytes, way, rng);
         count
     }
 
     /// Returns true if bytes wait for the shared line.
-    pub fn holds(&self) -> bool {
-        !self.held.is_empty()
+    pub fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
     }
 
     /// Closes the direction; bytes sent before are delivered first.
@@ -185,7 +185,7 @@ impl Direction {
     }
 
     /// Makes everything in flight arrive by `latest`: the line is fast again.
-    pub fn hurry(&mut self, latest: Tick) {
+    pub fn deliver_by(&mut self, latest: Tick) {
         for (arrives, _) in &mut self.pieces {
             *arrives = (*arrives).min(latest);
         }

@@ -74,7 +74,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     parts
         .map(|(from, to)| from..to)
-        .ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
+        .ok_or_else(|| "expected a range of seeds, such as 0..100".to_owned())
 }
 
 /// Plants a bug by name. Returns false if there is no such bug.
@@ -203,7 +203,7 @@ impl Arguments {
     ) -> Result<(), String> {
         let jobs = self.jobs(&seeds);
         let workers = (jobs > 1).then(|| Workers::start(jobs)).transpose();
-        let mut workers = workers.map_err(|error| format!("no process can be started: {error}"))?;
+        let mut workers = workers.map_err(|error| format!("cannot start a process: {error}"))?;
         for seed in seeds {
             if tally.hours() >= self.hours_max() || tally.violations() >= VIOLATIONS {
                 break;
@@ -220,12 +220,14 @@ impl Arguments {
             let failed = |error| format!("seed {seed}: {error}\nreplay: {}", self.replay(seed));
             let figures = workers.next_figures().map_err(failed)?;
             if !tally.add(&figures) {
-                return Err(failed("its process is of another version".to_owned()));
+                return Err(failed("its process has another version".to_owned()));
             }
             if tally.violations() > before {
                 let outcome = run(seed);
                 if outcome.violation.is_none() {
-                    println!("seed {seed}: a violation in another process only: two runs differ");
+                    println!(
+                        "seed {seed}: only another process found the violation: two runs differ"
+                    );
                 }
                 self.show(seed, &outcome);
             }

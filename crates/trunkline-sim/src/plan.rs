@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::{Backoff, Throughput};
+use trunkline_proto::{Backoff, ThroughputMode};
 use trunkline_types::{Contract, DataType};
 
 use crate::fault::{FAULTS, Fault};
@@ -14,31 +14,31 @@ use crate::transient::TransientPlan;
 
 /// The types of the simulated variables. Each value is the number of the write that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum ValueKind {
     /// `f64`.
     Float,
     /// `u64`.
-    Whole,
+    Integer,
     /// Text of varying length.
     Text,
 }
 
-impl Content {
+impl ValueKind {
     /// Returns the type of the variable.
     pub fn data_type(self) -> DataType {
         match self {
-            Content::Float => DataType::F64,
-            Content::Whole => DataType::U64,
-            Content::Text => DataType::String,
+            ValueKind::Float => DataType::F64,
+            ValueKind::Integer => DataType::U64,
+            ValueKind::Text => DataType::String,
         }
     }
 }
 
 /// Returns the content of a variable. Transient variables are numbered after the others.
-pub fn content_of(plan: &Plan, variable: u32) -> Content {
-    let transient = [Content::Float, Content::Whole, Content::Text];
+pub fn value_kind(plan: &Plan, variable: u32) -> ValueKind {
+    let transient = [ValueKind::Float, ValueKind::Integer, ValueKind::Text];
     match plan.variables.get(variable as usize) {
-        Some(variable) => variable.content,
+        Some(variable) => variable.value_kind,
         None => transient[variable as usize % transient.len()],
     }
 }
@@ -47,7 +47,7 @@ pub fn content_of(plan: &Plan, variable: u32) -> Content {
 #[derive(Clone, Debug)]
 pub struct VariablePlan {
     /// Type of the value.
-    pub content: Content,
+    pub value_kind: ValueKind,
     /// Time that its writers wait for a full `all` subscription.
     pub stall: Duration,
     /// The value survives a restart of the engine, if there is a store.
@@ -83,7 +83,7 @@ pub struct ProgramPlan {
     /// The program waits on the connection itself, and takes everything that one read brings.
     pub drives: bool,
     /// Both ends gather data before they send it (throughput mode).
-    pub gathers: bool,
+    pub uses_throughput: bool,
 }
 
 /// Repairs that are accepted (B-10).
@@ -119,7 +119,7 @@ pub struct Plan {
     /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
     /// Duration of the phase with faults.
-    pub safety: Duration,
+    pub fault_phase: Duration,
     /// Mean time between writes by the engine's own process; `None`: it does not write.
     pub produce_every: Option<Duration>,
     /// Largest number of writes at a time.
@@ -133,7 +133,7 @@ pub struct Plan {
     pub repairs: Repairs,
     /// Every subscriber, including the witness, uses `latest`, so writes of numbers take the fast
     /// path.
-    pub is_plain: bool,
+    pub is_latest_only: bool,
     /// Chaos run: number of cycles of one fault, its heal, and the comparison 2 s later; 0: not a
     /// chaos run.
     pub cycles: u64,
@@ -141,9 +141,9 @@ pub struct Plan {
 
 impl Plan {
     /// The simplest plan: one engine, one client, `latest`, a perfect network.
-    pub fn thin(seed: u64) -> Self {
+    pub fn minimal(seed: u64) -> Self {
         let variables = vec![VariablePlan {
-            content: Content::Float,
+            value_kind: ValueKind::Float,
             stall: Duration::ZERO,
             retain: false,
         }];
@@ -165,19 +165,19 @@ impl Plan {
                 backoff_max: Duration::from_secs(1),
                 window_records: 1 << 16,
                 drives: false,
-                gathers: false,
+                uses_throughput: false,
             }],
             way: Way::perfect(),
             scheduling: Duration::ZERO,
             read_max: CAPACITY,
             faults: Vec::new(),
-            safety: Duration::from_secs(10),
+            fault_phase: Duration::from_secs(10),
             produce_every: Some(Duration::from_millis(100)),
             burst_max: 1,
             has_store: false,
             uplink: 0,
             repairs: Repairs::Never,
-            is_plain: false,
+            is_latest_only: false,
             cycles: 0,
         }
     }
@@ -211,8 +211,8 @@ impl Plan {
         let mut clients: Vec<ProgramPlan> = clients
             .into_iter()
             .map(|mut plan: ProgramPlan| {
-                let gathered = match plan.gathers {
-                    true => Throughput::DEFAULT.delay.as_secs_f64() * 2.0,
+                let gathered = match plan.uses_throughput {
+                    true => ThroughputMode::DEFAULT.delay.as_secs_f64() * 2.0,
                     false => 0.0,
                 };
                 let window_min = window_min(gathered);
@@ -233,13 +233,13 @@ impl Plan {
             }
         }
         let produce = rng.chance(0.8);
-        let is_plain = rng.chance(0.2);
-        for plan in clients.iter_mut().filter(|_| is_plain) {
+        let is_latest_only = rng.chance(0.2);
+        for plan in clients.iter_mut().filter(|_| is_latest_only) {
             let subscriptions = &mut plan.subscriptions;
             subscriptions.retain(|one| one.contract == Contract::Latest);
         }
         let transient = rng.chance(0.5);
-        let transient = transient.then(|| TransientPlan::drawn(&mut rng, is_plain));
+        let transient = transient.then(|| TransientPlan::drawn(&mut rng, is_latest_only));
         let hostile = rng.chance(0.3);
         let hostile = hostile.then(|| HostilePlan::drawn(&mut rng, &clients));
         Self {
@@ -252,13 +252,13 @@ impl Plan {
             scheduling,
             read_max: *pick(&mut rng, &[CAPACITY, CAPACITY, 4096, 333]),
             faults,
-            safety: rng.millis(20_000, 90_000),
+            fault_phase: rng.millis(20_000, 90_000),
             produce_every: produce.then(|| Duration::from_secs_f64(rng.magnitude(0.03, 3.0))),
             burst_max: rng.magnitude(1.0, 60.0) as u64,
             has_store,
             uplink: 0,
             repairs: Repairs::Never,
-            is_plain,
+            is_latest_only,
             cycles: 0,
         }
     }
@@ -266,7 +266,7 @@ impl Plan {
     /// A saturated line (B-07): each program follows `follows` variables, all of which change
     /// continuously.
     pub fn saturated(seed: u64, uplink: u64, follows: &[u32]) -> Self {
-        let mut plan = Self::thin(seed);
+        let mut plan = Self::minimal(seed);
         let count = follows.iter().copied().max().unwrap_or(1);
         plan.variables = vec![plan.variables.remove(0); count as usize];
         let program = plan.programs.remove(0);
@@ -282,7 +282,7 @@ impl Plan {
             })
             .collect();
         plan.uplink = uplink;
-        plan.safety = Duration::from_secs(30);
+        plan.fault_phase = Duration::from_secs(30);
         plan.produce_every = Some(Duration::from_millis(5));
         plan.burst_max = u64::from(count) / 4;
         plan
@@ -311,7 +311,10 @@ fn variable(rng: &mut Rng, stalls: bool) -> VariablePlan {
         false => Duration::ZERO,
     };
     VariablePlan {
-        content: *pick(rng, &[Content::Float, Content::Whole, Content::Text]),
+        value_kind: *pick(
+            rng,
+            &[ValueKind::Float, ValueKind::Integer, ValueKind::Text],
+        ),
         stall,
         retain: rng.chance(0.5),
     }
@@ -358,6 +361,6 @@ fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
         backoff_max: Duration::from_secs_f64(rng.magnitude(0.2, 10.0)),
         window_records: rng.magnitude(4.0, 65_536.0) as u32,
         drives: rng.chance(0.3),
-        gathers: rng.chance(0.1),
+        uses_throughput: rng.chance(0.1),
     }
 }

@@ -9,21 +9,21 @@ use trunkline_client::{
     ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions, SubscriptionId,
     VariableRef, Write, WriteBatchId, WriteMode,
 };
-use trunkline_proto::{FaultCode, Throughput};
+use trunkline_proto::{FaultCode, ThroughputMode};
 use trunkline_types::{Contract, Position, Tick, Value};
 
-use crate::checker::{Checker, Fate, Had, Took, Writer};
+use crate::checker::{Checker, Fate, ItemState, TakenReading, Writer};
 use crate::engine_host::name_of;
-use crate::plan::{Content, Plan, ProgramPlan, content_of};
+use crate::plan::{Plan, ProgramPlan, ValueKind, value_kind};
 use crate::rng::Rng;
 use crate::transient::Followed;
 
 /// Largest number of pending reads and snapshots of a program.
-const ASKED_MAX: usize = 4;
+const PENDING_READS_MAX: usize = 4;
 
 /// A subscription, and the readings taken from it.
 #[derive(Debug)]
-pub struct Follow {
+pub struct Subscription {
     /// The client's id of the subscription.
     pub id: SubscriptionId,
     /// Contract of the subscription.
@@ -31,7 +31,7 @@ pub struct Follow {
     /// Numbers of its variables.
     pub variables: Vec<u32>,
     /// The readings taken, by item.
-    pub had: Vec<Had>,
+    pub items: Vec<ItemState>,
     /// Session of the readings that are being taken.
     pub session: u64,
     /// Updates that the client had received when the session began; `None` if the subscription is
@@ -42,7 +42,7 @@ pub struct Follow {
 
 /// A read or a snapshot without an answer.
 #[derive(Debug)]
-enum Asked {
+enum PendingRead {
     Read(RequestId<Read>),
     Snapshot(RequestId<Snapshot>),
 }
@@ -55,14 +55,14 @@ pub struct Program {
     /// The production client.
     pub core: ClientCore,
     /// Its subscriptions.
-    pub follows: Vec<Follow>,
+    pub subscriptions: Vec<Subscription>,
     /// References for writing, once the variables are open.
     pub variables: Vec<VariableRef>,
     opening: Option<RequestId<Open>>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
     groups: VecDeque<(RequestId<WriteGroup>, Vec<u64>)>,
     /// Reads and snapshots without an answer, and their variables.
-    asked: VecDeque<(Asked, Vec<u32>)>,
+    pending_reads: VecDeque<(PendingRead, Vec<u32>)>,
     /// State of the transient variables.
     pub transient: Option<Followed>,
     /// The session of the last answer.
@@ -78,7 +78,7 @@ pub struct ProgramHost {
     /// Its connection.
     pub link: Option<u32>,
     /// The current dial.
-    pub dialling: Option<u32>,
+    pub current_dial: Option<u32>,
     /// The program takes everything that waits; it is no longer a slow reader.
     pub takes_all: bool,
     /// Time until which the process is paused.
@@ -92,7 +92,7 @@ pub struct ProgramHost {
     /// The client's count of changes at its last turn.
     pub changes: u64,
     /// Time at which bytes last arrived, or the process last resumed.
-    pub heard: Tick,
+    pub last_input_at: Tick,
 }
 
 impl ProgramHost {
@@ -110,14 +110,14 @@ impl ProgramHost {
             plan,
             running: None,
             link: None,
-            dialling: None,
+            current_dial: None,
             takes_all: false,
             paused_until: Tick::ZERO,
             slow_until: Tick::ZERO,
             turn_at: None,
             take_at: None,
             changes: u64::MAX,
-            heard: Tick::ZERO,
+            last_input_at: Tick::ZERO,
         }
     }
 }
@@ -125,24 +125,24 @@ impl ProgramHost {
 impl Program {
     /// Starts a program, which subscribes and opens variables before it is connected.
     pub fn start(writer: Writer, plan: &ProgramPlan, world: &Plan, checker: &mut Checker) -> Self {
-        let throughput = plan.gathers.then(Throughput::default);
+        let throughput_mode = plan.uses_throughput.then(ThroughputMode::default);
         let mut core = ClientCore::new(ClientOptions {
             seed: world.seed ^ u64::from(writer),
             backoff_max: plan.backoff_max,
             window_records: plan.window_records,
-            throughput,
+            throughput_mode,
             ..ClientOptions::default()
         });
-        let mut follows = Vec::new();
-        for wanted in &plan.subscriptions {
-            let names: Vec<_> = wanted.variables.iter().map(|v| name_of(*v)).collect();
+        let mut subscriptions = Vec::new();
+        for planned in &plan.subscriptions {
+            let names: Vec<_> = planned.variables.iter().map(|v| name_of(*v)).collect();
             let options = SubscribeOptions::default();
-            match core.subscribe(&names, wanted.contract, options) {
-                Ok(id) => follows.push(Follow {
+            match core.subscribe(&names, planned.contract, options) {
+                Ok(id) => subscriptions.push(Subscription {
                     id,
-                    contract: wanted.contract,
-                    variables: wanted.variables.clone(),
-                    had: vec![Had::default(); wanted.variables.len()],
+                    contract: planned.contract,
+                    variables: planned.variables.clone(),
+                    items: vec![ItemState::default(); planned.variables.len()],
                     session: 0,
                     received_before: None,
                     changes: 0,
@@ -155,12 +155,12 @@ impl Program {
         let mut started = Self {
             writer,
             core,
-            follows,
+            subscriptions,
             variables: Vec::new(),
             opening,
             batches: VecDeque::new(),
             groups: VecDeque::new(),
-            asked: VecDeque::new(),
+            pending_reads: VecDeque::new(),
             transient: None,
             session: 0,
         };
@@ -178,8 +178,9 @@ impl Program {
         {
             // Nothing is subscribed in the session before the client's next turn.
             self.session = session.session;
-            for follow in &mut self.follows {
-                follow.received_before = self.core.ledger(follow.id).map(|l| l.received);
+            for subscription in &mut self.subscriptions {
+                subscription.received_before =
+                    self.core.ledger(subscription.id).map(|l| l.received);
             }
         }
         if let Some(request) = self.opening
@@ -198,7 +199,7 @@ impl Program {
                 checker.fail(|| "B-20: a batch has another number of outcomes".to_owned());
             }
             for (write, outcome) in writes.iter().zip(&outcomes) {
-                checker.ended(*write, outcome, session);
+                checker.write_ended(*write, outcome, session);
             }
             false
         });
@@ -209,27 +210,27 @@ impl Program {
             match answer {
                 Ok(group) => {
                     for (write, outcome) in writes.iter().zip(&group.outcomes) {
-                        checker.ended(*write, outcome, session);
+                        checker.write_ended(*write, outcome, session);
                     }
                     checker.group_ended(group.commit.is_some());
                 }
-                Err(_) => writes
-                    .iter()
-                    .for_each(|write| checker.finish(*write, Fate::NotApplied, session, false)),
+                Err(_) => writes.iter().for_each(|write| {
+                    checker.finish_write(*write, Fate::NotApplied, session, false)
+                }),
             }
             false
         });
-        self.asked.retain(|(request, variables)| {
+        self.pending_reads.retain(|(request, variables)| {
             let answer = match request {
-                Asked::Read(read) => core
+                PendingRead::Read(read) => core
                     .take(*read)
                     .map(|a| a.map(|readings| (readings, false))),
-                Asked::Snapshot(snapshot) => core
+                PendingRead::Snapshot(snapshot) => core
                     .take(*snapshot)
                     .map(|a| a.map(|snapshot| (snapshot.readings, snapshot.is_consistent))),
             };
             if let Some(Ok((readings, is_one_instant))) = &answer {
-                checker.answered(variables, readings, *is_one_instant);
+                checker.check_answer(variables, readings, *is_one_instant);
             }
             answer.is_none()
         });
@@ -245,7 +246,7 @@ impl Program {
                 return true;
             }
             for (write, outcome) in writes.iter().zip(&core.end_writes(*batch)) {
-                checker.ended(*write, outcome, session);
+                checker.write_ended(*write, outcome, session);
             }
             false
         });
@@ -258,15 +259,15 @@ impl Program {
                 _ => Fate::NotApplied,
             };
             for write in writes {
-                checker.finish(*write, fate, session, false);
+                checker.finish_write(*write, fate, session, false);
             }
             false
         });
     }
 
     /// Reads all variables, individually or at one instant.
-    pub fn ask(&mut self, rng: &mut Rng) {
-        if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {
+    pub fn request_reads(&mut self, rng: &mut Rng) {
+        if self.variables.is_empty() || self.pending_reads.len() >= PENDING_READS_MAX {
             return;
         }
         if rng.chance(0.3) {
@@ -278,36 +279,36 @@ impl Program {
             return self.read(&targets, all);
         }
         let request = self.core.snapshot(&self.variables).ok();
-        self.asked
-            .extend(request.map(|request| (Asked::Snapshot(request), all)));
+        self.pending_reads
+            .extend(request.map(|request| (PendingRead::Snapshot(request), all)));
     }
 
     /// Reads these variables individually.
     pub(crate) fn read(&mut self, targets: &[VariableRef], variables: Vec<u32>) {
         let request = self.core.read(targets).ok();
-        self.asked
-            .extend(request.map(|request| (Asked::Read(request), variables)));
+        self.pending_reads
+            .extend(request.map(|request| (PendingRead::Read(request), variables)));
     }
 
     /// Ends one of its subscriptions and creates it again.
-    pub fn change(&mut self, rng: &mut Rng, checker: &mut Checker) {
-        let at = rng.index(self.follows.len());
-        let Some(follow) = self.follows.get_mut(at) else {
+    pub fn resubscribe(&mut self, rng: &mut Rng, checker: &mut Checker) {
+        let at = rng.index(self.subscriptions.len());
+        let Some(subscription) = self.subscriptions.get_mut(at) else {
             return;
         };
-        self.core.unsubscribe(follow.id);
-        let names: Vec<_> = follow.variables.iter().map(|v| name_of(*v)).collect();
+        self.core.unsubscribe(subscription.id);
+        let names: Vec<_> = subscription.variables.iter().map(|v| name_of(*v)).collect();
         let options = SubscribeOptions::default();
-        match self.core.subscribe(&names, follow.contract, options) {
+        match self.core.subscribe(&names, subscription.contract, options) {
             Ok(id) => {
-                follow.id = id;
-                follow.session = self.session;
-                follow.received_before = None;
-                follow.changes = 0;
+                subscription.id = id;
+                subscription.session = self.session;
+                subscription.received_before = None;
+                subscription.changes = 0;
                 // A subscription that shares the client's values begins with those of an earlier connection.
-                follow.had.fill(Had {
+                subscription.items.fill(ItemState {
                     interrupted: true,
-                    ..Had::default()
+                    ..ItemState::default()
                 });
             }
             Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
@@ -321,23 +322,23 @@ impl Program {
         let mut more = false;
         let Self {
             core,
-            follows,
+            subscriptions,
             writer,
             ..
         } = self;
-        for follow in follows {
-            let changes = core.subscription_changes(follow.id);
-            if changes == follow.changes && core.waiting(follow.id) == 0 {
+        for subscription in subscriptions {
+            let changes = core.subscription_changes(subscription.id);
+            if changes == subscription.changes && core.waiting(subscription.id) == 0 {
                 continue;
             }
-            follow.changes = changes;
+            subscription.changes = changes;
             let mut left = max;
             while left > 0 {
-                let Some(event) = core.next_event(now, follow.id) else {
+                let Some(event) = core.next_event(now, subscription.id) else {
                     break;
                 };
                 left -= 1;
-                follow.took(now, event, *writer, core, checker);
+                subscription.take_event(now, event, *writer, core, checker);
             }
             more |= left == 0;
         }
@@ -358,12 +359,14 @@ impl Program {
         }
         let is_newest = kind == 1;
         let is_conditional = (2..5).contains(&kind);
-        let apart = rng.chance(0.7);
+        let one_by_one = rng.chance(0.7);
         let (mut writes, mut numbers) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let variable = rng.index(self.variables.len()) as u32;
-            let expected = is_conditional.then(|| self.known(variable, rng)).flatten();
-            let number = checker.begin(variable, self.writer, expected);
+            let expected = is_conditional
+                .then(|| self.expected_position(variable, rng))
+                .flatten();
+            let number = checker.begin_write(variable, self.writer, expected);
             let Some(target) = self.variables.get(variable as usize) else {
                 continue;
             };
@@ -377,7 +380,7 @@ impl Program {
             writes.push(write);
             numbers.push(number);
         }
-        if !apart {
+        if !one_by_one {
             return self.send(writes, numbers, checker);
         }
         for (write, number) in writes.into_iter().zip(numbers) {
@@ -386,10 +389,10 @@ impl Program {
     }
 
     pub(crate) fn send(&mut self, writes: Vec<Write>, numbers: Vec<u64>, checker: &mut Checker) {
-        checker.bundle(&numbers);
+        checker.mark_batch(&numbers);
         match self.core.write(writes) {
             Ok(batch) => self.batches.push_back((batch, numbers)),
-            Err(_) => refuse(&numbers, checker),
+            Err(_) => mark_not_applied(&numbers, checker),
         }
     }
 
@@ -405,23 +408,23 @@ impl Program {
             .take(count as usize)
         {
             let variable = variable as u32;
-            let number = checker.begin(variable, self.writer, None);
+            let number = checker.begin_write(variable, self.writer, None);
             writes.push(Write::new(*target, value_of(plan, variable, number, rng)));
             numbers.push(number);
         }
-        checker.join(&numbers);
+        checker.mark_group(&numbers);
         match self.core.write_group(writes, rng.chance(0.3)) {
             Ok(request) => self.groups.push_back((request, numbers)),
-            Err(_) => refuse(&numbers, checker),
+            Err(_) => mark_not_applied(&numbers, checker),
         }
     }
 
     /// The position that the program expects of a variable; occasionally an earlier one.
-    fn known(&self, variable: u32, rng: &mut Rng) -> Option<Position> {
-        let mut follows = self.follows.iter();
-        let mut position = follows.find_map(|follow| {
-            let item = follow.variables.iter().position(|v| *v == variable)?;
-            follow.had.get(item)?.position
+    fn expected_position(&self, variable: u32, rng: &mut Rng) -> Option<Position> {
+        let mut subscriptions = self.subscriptions.iter();
+        let mut position = subscriptions.find_map(|subscription| {
+            let item = subscription.variables.iter().position(|v| *v == variable)?;
+            subscription.items.get(item)?.position
         })?;
         if rng.chance(0.1) {
             position.sequence = position.sequence.saturating_sub(1);
@@ -430,50 +433,52 @@ impl Program {
     }
 }
 
-fn refuse(numbers: &[u64], checker: &mut Checker) {
+fn mark_not_applied(numbers: &[u64], checker: &mut Checker) {
     for number in numbers {
-        checker.finish(*number, Fate::NotApplied, 0, false);
+        checker.finish_write(*number, Fate::NotApplied, 0, false);
     }
 }
 
 /// Returns a value that identifies the write that made it.
 pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value {
-    match content_of(plan, variable) {
-        Content::Float => Value::F64(number as f64),
-        Content::Whole => Value::U64(number),
-        Content::Text => {
+    match value_kind(plan, variable) {
+        ValueKind::Float => Value::F64(number as f64),
+        ValueKind::Integer => Value::U64(number),
+        ValueKind::Text => {
             let padding = rng.magnitude(1.0, 400.0) as usize;
             Value::String(format!("{number}:{:padding$}", "").into())
         }
     }
 }
 
-impl Follow {
-    fn took(
+impl Subscription {
+    fn take_event(
         &mut self,
         now: Tick,
         event: Event,
-        by: Writer,
+        writer: Writer,
         core: &ClientCore,
         checker: &mut Checker,
     ) {
         match event {
             Event::Connected { session, .. } => self.session = session,
             Event::Disconnected { .. } => {
-                self.had.iter_mut().for_each(|had| had.interrupted = true);
+                self.items
+                    .iter_mut()
+                    .for_each(|state| state.interrupted = true);
             }
             Event::Reading { item, reading } => {
                 let variable = self.variables.get(item as usize).copied();
-                let (Some(had), Some(variable)) = (self.had.get_mut(item as usize), variable)
+                let (Some(state), Some(variable)) = (self.items.get_mut(item as usize), variable)
                 else {
-                    return checker.fail(|| format!("a reading of item {item}, which is none"));
+                    return checker.fail(|| format!("a reading of the unknown item {item}"));
                 };
                 if core.session().is_none() && reading.stale.is_none() {
                     checker
                         .fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
                 }
-                let took = Took {
-                    by,
+                let taken = TakenReading {
+                    writer,
                     session: self.session,
                     variable,
                     contract: self.contract,
@@ -481,14 +486,14 @@ impl Follow {
                     variables: &self.variables,
                     now,
                 };
-                checker.took(&took, had);
+                checker.check_reading(&taken, state);
             }
             Event::ItemError { fault, .. } if fault.code == FaultCode::MemoryFull => {
                 checker.fail(|| format!("a subscription is refused: {}", fault.sentence));
             }
             Event::Ended { item, .. } | Event::ItemError { item, .. } => {
-                if let Some(had) = self.had.get_mut(item as usize) {
-                    (had.interrupted, had.ended) = (true, true);
+                if let Some(state) = self.items.get_mut(item as usize) {
+                    (state.interrupted, state.ended) = (true, true);
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::run::{Outcome, Scenario};
 
 /// Number of figures before the counts and faults of a run: whether it has a violation (1 or 0), its length
 /// in ns, and its number of events.
-const OWN: usize = 3;
+const FIXED_FIGURES: usize = 3;
 
 /// The figures of one run. The counts are in the order of [`Scenario::counts`], the faults in that of
 /// [`Scenario::FAULTS`].
@@ -40,7 +40,7 @@ impl<P: Scenario> Default for Tally<P> {
         let counts = P::counts(&P::Totals::default()).len();
         Self {
             runs: 0,
-            sums: vec![0; OWN + counts + P::FAULTS.len()],
+            sums: vec![0; FIXED_FIGURES + counts + P::FAULTS.len()],
             kind: PhantomData,
         }
     }
@@ -92,29 +92,34 @@ impl<P: Scenario> Tally<P> {
         let mut row = |what: &str, count: String| {
             let _infallible = writeln!(out, "| {what} | {count} |");
         };
-        row("seeds", grouped(self.runs));
+        row("seeds", with_separators(self.runs));
         row("simulated hours", format!("{:.1}", self.hours()));
         if let Some(cycles) = cycles {
             let what = "cycles of fault, heal and comparison";
-            row(what, grouped(self.runs * cycles));
+            row(what, with_separators(self.runs * cycles));
         }
-        row("events of the simulation", grouped(self.sum(2)));
-        let mut sums = self.sums.iter().skip(OWN);
+        row("events of the simulation", with_separators(self.sum(2)));
+        let mut sums = self.sums.iter().skip(FIXED_FIGURES);
         let counts = P::counts(&P::Totals::default());
         for ((what, _), sum) in counts.into_iter().zip(&mut sums) {
-            row(what, grouped(*sum));
+            row(what, with_separators(*sum));
         }
-        row("violations", grouped(self.violations()));
+        row("violations", with_separators(self.violations()));
         out.push_str("\n| Fault | Times |\n|---|---:|\n");
         for (fault, sum) in P::FAULTS.iter().zip(sums) {
-            let _infallible = writeln!(out, "| {} | {} |", P::sentence(*fault), grouped(*sum));
+            let _infallible = writeln!(
+                out,
+                "| {} | {} |",
+                P::sentence(*fault),
+                with_separators(*sum)
+            );
         }
         out
     }
 }
 
 /// Formats 1234567 as `1,234,567`.
-fn grouped(count: u64) -> String {
+fn with_separators(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -65,7 +65,7 @@ pub fn run<P: Scenario>(plan: P, prints: bool) -> Outcome<P> {
 }
 
 /// Calls `run`. Returns a panic, which counts as a violation of the product.
-pub(crate) fn panic_of(run: impl FnOnce()) -> Option<String> {
+pub(crate) fn catch_panic(run: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

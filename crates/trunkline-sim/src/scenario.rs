@@ -6,7 +6,7 @@ use trunkline_types::planted::Bug;
 use crate::checker::Totals;
 use crate::fault::{FAULTS, Fault};
 use crate::plan::Plan;
-use crate::run::{Outcome, Scenario, panic_of};
+use crate::run::{Outcome, Scenario, catch_panic};
 use crate::trace::Trace;
 use crate::world::World;
 
@@ -20,7 +20,7 @@ impl Scenario for Plan {
 
     fn run(self, trace: Trace) -> Outcome<Self> {
         let mut world = World::new(self, trace);
-        let panic = panic_of(|| world.run());
+        let panic = catch_panic(|| world.run());
         world.checker.totals.connections = world.connections;
         Outcome {
             violation: world.checker.violation.take().or(panic),
@@ -35,7 +35,7 @@ impl Scenario for Plan {
         vec![
             ("connections", totals.connections),
             ("updates", totals.updates),
-            ("updates known from answers only", totals.hidden),
+            ("updates known from answers only", totals.unwitnessed),
             ("readings checked", totals.readings),
             ("updates reported as missed", totals.lost),
             ("of those, while disconnected", totals.lost_while_away),

@@ -41,7 +41,7 @@ impl Trace {
     }
 
     /// Adds a readable line. It is kept, and printed if `prints` is set.
-    pub fn say(&mut self, now: Tick, line: impl FnOnce() -> String) {
+    pub fn log(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }

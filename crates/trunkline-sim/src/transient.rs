@@ -22,8 +22,8 @@ use trunkline_types::{
     Contract, LibraryDefinition, Pattern, Position, Properties, Tick, VariableDefinition,
 };
 
-use crate::checker::{Checker, Had, Took};
-use crate::plan::{Plan, content_of};
+use crate::checker::{Checker, ItemState, TakenReading};
+use crate::plan::{Plan, value_kind};
 use crate::program::{Program, value_of};
 use crate::rng::Rng;
 use crate::world::{self, World};
@@ -37,7 +37,7 @@ const OPEN_MAX: usize = 60;
 #[derive(Clone, Debug)]
 pub struct TransientPlan {
     /// Mean time between orders.
-    pub every: Duration,
+    pub interval: Duration,
     /// Largest number of variables of a library.
     pub variables_max: u64,
     /// Largest number of libraries at a time.
@@ -48,13 +48,13 @@ pub struct TransientPlan {
 
 impl TransientPlan {
     /// Draws a plan.
-    pub fn drawn(rng: &mut Rng, is_plain: bool) -> Self {
+    pub fn drawn(rng: &mut Rng, is_latest_only: bool) -> Self {
         let last = Contract::Last(rng.range(2, 20) as u32);
         Self {
-            every: Duration::from_secs_f64(rng.magnitude(0.1, 4.0)),
+            interval: Duration::from_secs_f64(rng.magnitude(0.1, 4.0)),
             variables_max: rng.magnitude(1.0, 20.0) as u64,
             libraries_max: rng.range(1, 3) as usize,
-            contract: match is_plain || rng.chance(0.5) {
+            contract: match is_latest_only || rng.chance(0.5) {
                 true => Contract::Latest,
                 false => last,
             },
@@ -79,7 +79,7 @@ impl World {
     /// Schedules the next order.
     pub(crate) fn plan_redeploy(&mut self) {
         if let Some(plan) = &self.plan.transient {
-            let at = self.now.saturating_add(self.chance.wait(plan.every));
+            let at = self.now.saturating_add(self.rng.wait(plan.interval));
             self.schedule(at, world::Event::Redeploy);
         }
     }
@@ -97,36 +97,37 @@ impl World {
             .running
             .as_ref()
             .map_or(0, |r| r.transient.len());
-        if count >= plan.libraries_max || (count > 0 && self.chance.chance(0.3)) {
-            let which = self.chance.index(count);
-            self.undeploy(which);
+        if count >= plan.libraries_max || (count > 0 && self.rng.chance(0.3)) {
+            let index = self.rng.index(count);
+            self.undeploy(index);
         }
         let count = self
             .engine
             .running
             .as_ref()
             .map_or(0, |r| r.transient.len());
-        if count < plan.libraries_max && self.chance.chance(0.9) {
-            let variables = self.chance.range(1, plan.variables_max);
+        if count < plan.libraries_max && self.rng.chance(0.9) {
+            let variables = self.rng.range(1, plan.variables_max);
             self.deploy(variables);
         }
         self.after_engine();
     }
 
-    fn undeploy(&mut self, which: usize) {
+    fn undeploy(&mut self, index: usize) {
         let (now, wall) = (self.now, self.wall(0));
         let Some(running) = &mut self.engine.running else {
             return;
         };
-        let library = running.transient.remove(which).library;
-        self.trace.say(now, || format!("{library} is undeployed"));
+        let library = running.transient.remove(index).library;
+        self.trace.log(now, || format!("{library} is undeployed"));
         let undeployed =
             running
                 .engine
                 .libraries()
                 .undeploy(&library, now, wall, &mut Wakes::new());
         if let Err(error) = undeployed {
-            self.checker.fail(|| format!("{library} stays: {error}"));
+            self.checker
+                .fail(|| format!("{library} cannot be undeployed: {error}"));
         }
     }
 
@@ -139,12 +140,12 @@ impl World {
             return;
         };
         let library = format!("t{first}");
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!("{library} is deployed, {variables} variables")
         });
         let definition = |variable: u32| VariableDefinition {
             path: format!("v{variable}"),
-            properties: Properties::new(content_of(&self.plan, variable).data_type()).into(),
+            properties: Properties::new(value_kind(&self.plan, variable).data_type()).into(),
         };
         let definition = LibraryDefinition {
             name: library.clone(),
@@ -159,12 +160,12 @@ impl World {
                     .fail(|| format!("{library} is refused: {error}"));
             }
         };
-        running.follow(&handles, self.plan.is_plain, &mut self.checker);
+        running.follow(&handles, self.plan.is_latest_only, &mut self.checker);
         let handles = numbers.clone().zip(handles).collect();
         running.transient.push(Transient { library, handles });
         self.checker.totals.deployed += 1;
         for variable in numbers {
-            if self.chance.chance(0.7) {
+            if self.rng.chance(0.7) {
                 self.produce_one(variable);
             }
         }
@@ -177,7 +178,7 @@ impl World {
         };
         let all = running.transient.iter().flat_map(|one| one.handles.keys());
         let all: Vec<u32> = all.copied().collect();
-        if let Some(variable) = all.get(self.chance.index(all.len())).copied() {
+        if let Some(variable) = all.get(self.rng.index(all.len())).copied() {
             self.produce_one(variable);
         }
     }
@@ -192,7 +193,7 @@ impl World {
             return;
         }
         let epoch = running.engine.epoch();
-        let mut found = None;
+        let mut violation = None;
         for (program, host) in self.programs.iter().enumerate() {
             let Some(started) = &host.running else {
                 continue;
@@ -200,44 +201,47 @@ impl World {
             let Some(followed) = &started.transient else {
                 continue;
             };
-            let here: BTreeSet<u32> = followed.items.values().map(|(v, _)| *v).collect();
-            let there = running.transient.iter().flat_map(|one| one.handles.keys());
-            let there: BTreeSet<u32> = there.copied().collect();
-            if here != there {
-                found = Some(format!(
-                    "B-32: program {program} knows {here:?}, the engine has {there:?}, {when}"
+            let known: BTreeSet<u32> = followed.items.values().map(|(v, _)| *v).collect();
+            let deployed = running.transient.iter().flat_map(|one| one.handles.keys());
+            let deployed: BTreeSet<u32> = deployed.copied().collect();
+            if known != deployed {
+                violation = Some(format!(
+                    "B-32: program {program} knows {known:?}, the engine has {deployed:?}, {when}"
                 ));
                 break;
             }
-            for (item, (variable, had)) in &followed.items {
+            for (item, (variable, state)) in &followed.items {
                 let handle = running.handle_of(*variable);
-                let Some(truth) = handle.and_then(|handle| running.engine.variable(handle)) else {
-                    found = Some(format!(
-                        "variable {variable} is deployed and not there {when}"
+                let Some(engine_variable) =
+                    handle.and_then(|handle| running.engine.variable(handle))
+                else {
+                    violation = Some(format!(
+                        "variable {variable} is deployed but missing {when}"
                     ));
                     break;
                 };
-                let sequence = truth.update().sequence;
+                let sequence = engine_variable.update().sequence;
                 let position = Position { epoch, sequence };
-                let seen = self.checker.seen(*variable, position);
-                if sequence == 0 || seen.is_some_and(|seen| self.now.since(seen.at) < settled) {
+                let update = self.checker.update_at(*variable, position);
+                if sequence == 0 || update.is_some_and(|update| self.now.since(update.at) < settled)
+                {
                     continue;
                 }
-                if had.position != Some(position) {
+                if state.position != Some(position) {
                     let subscription = started.core.followed(followed.id);
                     let value = subscription
                         .and_then(|id| started.core.value(self.now, id, *item))
                         .map(|value| (value.position, value.stale));
-                    found = Some(format!(
+                    violation = Some(format!(
                         "B-11: program {program} has taken {:?} of variable {variable}, the \
                          engine is at {position:?}, {when}; its copy is {value:?}",
-                        had.position
+                        state.position
                     ));
                 }
             }
         }
-        if let Some(found) = found {
-            self.checker.fail(|| found);
+        if let Some(violation) = violation {
+            self.checker.fail(|| violation);
         }
     }
 }
@@ -248,7 +252,7 @@ pub struct Followed {
     id: FollowId,
     contract: Contract,
     /// By item: the variable, and the readings taken from it.
-    items: BTreeMap<u32, (u32, Had)>,
+    items: BTreeMap<u32, (u32, ItemState)>,
     /// Variables open for reading and writing; they may be gone.
     open: VecDeque<(u32, VariableRef)>,
     opening: VecDeque<(RequestId<Open>, u32)>,
@@ -307,7 +311,9 @@ impl Program {
                         checker.fail(|| format!("B-32: {name} matches no pattern"));
                         continue;
                     };
-                    followed.items.insert(item, (variable, Had::default()));
+                    followed
+                        .items
+                        .insert(item, (variable, ItemState::default()));
                     let opening = core.open(&[&*name], OpenOptions::default());
                     followed
                         .opening
@@ -316,13 +322,15 @@ impl Program {
                 FollowEvent::Gone { item, name } => {
                     let known = followed.items.remove(&item).map(|(variable, _)| variable);
                     if known != variable_of(&name) {
-                        checker.fail(|| format!("B-32: {name} is gone as item {item}: {known:?}"));
+                        checker.fail(|| {
+                            format!("B-32: {name} is gone as item {item}, which was {known:?}")
+                        });
                     }
                 }
                 FollowEvent::PatternError { fault, .. } => {
                     checker.fail(|| format!("B-32: a pattern is refused: {}", fault.sentence));
                 }
-                FollowEvent::Event(event) => followed.took(now, event, writer, core, checker),
+                FollowEvent::Event(event) => followed.take_event(now, event, writer, core, checker),
                 _ => {}
             }
         }
@@ -341,7 +349,7 @@ impl Program {
             .collect();
         let (mut writes, mut numbers) = (Vec::new(), Vec::new());
         for (variable, target) in chosen {
-            let number = checker.begin(variable, self.writer, None);
+            let number = checker.begin_write(variable, self.writer, None);
             writes.push(Write::new(target, value_of(plan, variable, number, rng)));
             numbers.push(number);
         }
@@ -386,11 +394,11 @@ impl Followed {
         self.closing.retain(|request| core.take(*request).is_none());
     }
 
-    fn took(
+    fn take_event(
         &mut self,
         now: Tick,
         event: Event,
-        by: crate::checker::Writer,
+        writer: crate::checker::Writer,
         core: &trunkline_client::ClientCore,
         checker: &mut Checker,
     ) {
@@ -398,18 +406,18 @@ impl Followed {
             Event::Connected { session, .. } => self.session = session,
             Event::Disconnected { .. } => {
                 let all = self.items.values_mut();
-                all.for_each(|(_, had)| had.interrupted = true);
+                all.for_each(|(_, state)| state.interrupted = true);
             }
             Event::Reading { item, reading } => {
-                let Some((variable, had)) = self.items.get_mut(&item) else {
-                    return checker.fail(|| format!("B-32: a reading of item {item}, not there"));
+                let Some((variable, state)) = self.items.get_mut(&item) else {
+                    return checker.fail(|| format!("B-32: a reading of the unknown item {item}"));
                 };
                 if core.session().is_none() && reading.stale.is_none() {
                     checker
                         .fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
                 }
-                let took = Took {
-                    by,
+                let taken = TakenReading {
+                    writer,
                     session: self.session,
                     variable: *variable,
                     contract: self.contract,
@@ -417,11 +425,11 @@ impl Followed {
                     variables: &[],
                     now,
                 };
-                checker.took(&took, had);
+                checker.check_reading(&taken, state);
             }
             Event::Ended { item, .. } | Event::ItemError { item, .. } => {
-                if let Some((_, had)) = self.items.get_mut(&item) {
-                    (had.interrupted, had.ended) = (true, true);
+                if let Some((_, state)) = self.items.get_mut(&item) {
+                    (state.interrupted, state.ended) = (true, true);
                 }
             }
         }

@@ -97,14 +97,19 @@ impl Workers {
                 Ok(status) => Err(format!("its process ended: {status}")),
                 Err(error) => Err(format!("its process ended: {error}")),
             },
-            Ok(_) => {
-                let figures: Result<Vec<u64>, _> =
-                    line.split_whitespace().map(str::parse).collect();
-                figures.map_err(|_| format!("its process writes no figures, but {line:?}"))
-            }
+            Ok(_) => figures_of(&line),
             Err(error) => Err(format!("its process cannot be read: {error}")),
         }
     }
+}
+
+/// Parses a line of figures. A line without an end was cut, so its last figure may be wrong.
+fn figures_of(line: &str) -> Result<Vec<u64>, String> {
+    let Some(figures) = line.strip_suffix('\n') else {
+        return Err(format!("its process ended while it wrote {line:?}"));
+    };
+    let figures: Result<Vec<u64>, _> = figures.split(' ').map(str::parse).collect();
+    figures.map_err(|_| format!("its process writes no figures, but {line:?}"))
 }
 
 impl Drop for Workers {
@@ -124,6 +129,14 @@ impl Drop for Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_are_those_of_a_whole_line() {
+        assert_eq!(figures_of("1 20 300\n"), Ok(vec![1, 20, 300]));
+        for line in ["1 20 300", "1 20 ", "", "1 x\n"] {
+            assert!(figures_of(line).is_err(), "{line:?}");
+        }
+    }
 
     #[test]
     fn share_is_parsed_and_must_be_one_of_its_shares() {

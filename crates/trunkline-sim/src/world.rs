@@ -29,11 +29,11 @@ pub enum Event {
     /// A session's driver has a turn.
     Session(u32),
     /// A dial has completed or failed.
-    Dialled(usize, u32),
+    DialEnded(usize, u32),
     /// A packet leaves over the shared line.
-    Depart,
+    SendPacket,
     /// The engine's housekeeping.
-    House,
+    Housekeeping,
     /// The engine's own process writes.
     Produce,
     /// Libraries are deployed or removed.
@@ -43,13 +43,13 @@ pub enum Event {
     /// A program takes waiting updates.
     Take(usize),
     /// A program writes.
-    Compose(usize),
-    /// A fault strikes.
-    Strike(Fault),
+    ProgramWrites(usize),
+    /// A fault is injected.
+    Inject(Fault),
     /// The silence of a machine may end.
-    Revive(usize),
+    SilenceEnds(usize),
     /// A machine's connections return to their normal speed.
-    Ease(usize),
+    RestoreSpeed(usize),
     /// The engine's process starts again.
     Restart,
     /// A client's process starts.
@@ -100,13 +100,11 @@ pub struct World {
     pub(crate) ways: Vec<Ways>,
     /// Offsets of the wall clocks, in ns: the engine's machine first, then the programs'.
     pub(crate) offsets: Vec<i64>,
-    /// True once a wall clock has been stepped.
-    pub(crate) stepped: bool,
-    /// True while faults may strike.
-    pub(crate) faulty: bool,
+    /// True while faults are injected.
+    pub(crate) faults_enabled: bool,
     /// True while programs and the engine's process write.
-    pub(crate) busy: bool,
-    pub(crate) chance: Rng,
+    pub(crate) writes_enabled: bool,
+    pub(crate) rng: Rng,
     /// The connection of the hostile peer.
     pub(crate) hostile: Option<Hostile>,
     /// Number of the next transient variable.
@@ -115,8 +113,8 @@ pub struct World {
     pub(crate) dials: u32,
     /// The connection that sent the last packet over the shared line, and a flag that another
     /// packet is scheduled.
-    pub(crate) departed: u32,
-    pub(crate) departs: bool,
+    pub(crate) last_packet_link: u32,
+    pub(crate) is_packet_scheduled: bool,
     writers: u32,
     events: BinaryHeap<Reverse<(Tick, u64, u64, Event)>>,
     serial: u64,
@@ -125,7 +123,7 @@ pub struct World {
 impl World {
     /// Creates the world of a plan, at its beginning.
     pub fn new(plan: Plan, trace: Trace) -> Self {
-        let mut chance = Rng::new(plan.seed);
+        let mut rng = Rng::new(plan.seed);
         let programs = plan
             .programs
             .iter()
@@ -148,17 +146,16 @@ impl World {
             // The last entry is for the hostile peer, which is not a program.
             ways: vec![ways; plan.programs.len() + 1],
             offsets: vec![0; plan.programs.len() + 1],
-            stepped: false,
-            faulty: true,
-            busy: true,
+            faults_enabled: true,
+            writes_enabled: true,
             next_link: 0,
             dials: 0,
-            departed: 0,
-            departs: false,
+            last_packet_link: 0,
+            is_packet_scheduled: false,
             writers: 0,
             events: BinaryHeap::new(),
             serial: 0,
-            chance: chance.fork(),
+            rng: rng.fork(),
             hostile: None,
             transient_variables: plan.variables.len() as u32,
             plan,
@@ -169,21 +166,21 @@ impl World {
 
     fn begin(&mut self) {
         self.checker.repairs = self.plan.repairs;
-        self.checker.is_plain = self.plan.is_plain;
+        self.checker.is_latest_only = self.plan.is_latest_only;
         let now = self.now;
         self.restart();
         for program in 0..self.programs.len() {
-            let at = now.saturating_add(self.chance.millis(0, 200));
+            let at = now.saturating_add(self.rng.millis(0, 200));
             self.schedule(at, Event::StartProgram(program));
-            self.plan_compose(program);
+            self.plan_program_writes(program);
         }
         self.plan_produce();
         self.plan_redeploy();
         self.plan_hostile();
         for (fault, mean) in self.plan.faults.clone() {
             if self.plan.cycles == 0 {
-                let at = now.saturating_add(self.chance.wait(mean));
-                self.schedule(at, Event::Strike(fault));
+                let at = now.saturating_add(self.rng.wait(mean));
+                self.schedule(at, Event::Inject(fault));
             }
         }
         self.schedule(now, Event::Inspect);
@@ -199,14 +196,14 @@ impl World {
     /// Schedules an event. Events at the same time happen in random order.
     pub(crate) fn schedule(&mut self, at: Tick, event: Event) {
         self.serial += 1;
-        let order = self.chance.bits();
+        let order = self.rng.bits();
         self.events.push(Reverse((at, order, self.serial, event)));
     }
 
     /// Returns the time of a turn after a random scheduling delay.
-    pub(crate) fn soon(&mut self) -> Tick {
+    pub(crate) fn random_turn_time(&mut self) -> Tick {
         let most = self.plan.scheduling.as_nanos() as u64;
-        let nanos = self.chance.below(most + 1);
+        let nanos = self.rng.below(most + 1);
         self.now.saturating_add(Duration::from_nanos(nanos))
     }
 
@@ -222,7 +219,7 @@ impl World {
             };
             self.now = self.now.max(at);
             self.trace.events += 1;
-            self.happen(event);
+            self.handle(event);
         }
         self.now = self.now.max(end);
     }
@@ -241,21 +238,21 @@ impl World {
         self.run_until(self.now.saturating_add(time));
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Client(program) => self.client_turn(program),
             Event::Session(link) => self.session_turn(link),
-            Event::Dialled(program, dial) => self.dialled(program, dial),
-            Event::Depart => self.depart(),
-            Event::House => self.house(),
+            Event::DialEnded(program, dial) => self.dial_ended(program, dial),
+            Event::SendPacket => self.send_packet(),
+            Event::Housekeeping => self.housekeeping(),
             Event::Produce => {
-                if self.busy {
+                if self.writes_enabled {
                     self.produce();
                 }
                 self.plan_produce();
             }
             Event::Redeploy => {
-                if self.busy {
+                if self.writes_enabled {
                     self.redeploy();
                 }
                 self.plan_redeploy();
@@ -265,22 +262,22 @@ impl World {
                 self.plan_hostile();
             }
             Event::Take(program) => self.take(program),
-            Event::Compose(program) => {
-                if self.busy {
-                    self.compose(program);
+            Event::ProgramWrites(program) => {
+                if self.writes_enabled {
+                    self.program_writes(program);
                 }
-                self.plan_compose(program);
+                self.plan_program_writes(program);
             }
-            Event::Strike(fault) => {
-                if self.faulty {
-                    self.strike(fault);
+            Event::Inject(fault) => {
+                if self.faults_enabled {
+                    self.inject(fault);
                     let mean = self.plan.faults.iter().find(|(kind, _)| *kind == fault);
                     let mean = mean.map_or(Duration::from_secs(3600), |(_, mean)| *mean);
-                    let at = self.now.saturating_add(self.chance.wait(mean));
-                    self.schedule(at, Event::Strike(fault));
+                    let at = self.now.saturating_add(self.rng.wait(mean));
+                    self.schedule(at, Event::Inject(fault));
                 }
             }
-            Event::Revive(program) => {
+            Event::SilenceEnds(program) => {
                 if let Some(link) = self.programs.get(program).and_then(|host| host.link) {
                     self.expect_arrivals(link);
                 }
@@ -293,7 +290,7 @@ impl World {
                     .into_iter()
                     .for_each(|link| self.expect_arrivals(link));
             }
-            Event::Ease(program) => self.ease(program),
+            Event::RestoreSpeed(program) => self.restore_speed(program),
             Event::Restart => {
                 if self.engine.running.is_none() {
                     self.restart();
@@ -312,13 +309,13 @@ impl World {
         let (now, wall) = (self.now, self.wall(0));
         let found = self.engine.start(&self.plan, now, wall, &mut self.checker);
         let epoch = self.engine.epoch;
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!("engine starts, store {found:?}, epoch {epoch}")
         });
         self.after_engine();
-        self.schedule(now, Event::House);
+        self.schedule(now, Event::Housekeeping);
         // Usually its sources know their values immediately.
-        self.engine.all_written = self.chance.chance(0.8);
+        self.engine.all_written = self.rng.chance(0.8);
         if self.engine.all_written {
             for variable in 0..self.plan.variables.len() as u32 {
                 self.produce_one(variable);
@@ -340,7 +337,7 @@ impl World {
         let started = Program::start(writer, &host.plan, &self.plan, &mut self.checker);
         host.running = Some(started);
         host.changes = u64::MAX;
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!("program {program} starts as writer {writer}")
         });
         self.wake_program(program, now);
@@ -348,19 +345,19 @@ impl World {
 
     fn plan_produce(&mut self) {
         if let Some(mean) = self.plan.produce_every {
-            let at = self.now.saturating_add(self.chance.wait(mean));
+            let at = self.now.saturating_add(self.rng.wait(mean));
             self.schedule(at, Event::Produce);
         }
     }
 
-    fn plan_compose(&mut self, program: usize) {
+    fn plan_program_writes(&mut self, program: usize) {
         let mean = self
             .programs
             .get(program)
             .and_then(|host| host.plan.write_every);
         if let Some(mean) = mean {
-            let at = self.now.saturating_add(self.chance.wait(mean));
-            self.schedule(at, Event::Compose(program));
+            let at = self.now.saturating_add(self.rng.wait(mean));
+            self.schedule(at, Event::ProgramWrites(program));
         }
     }
 
@@ -369,11 +366,11 @@ impl World {
         if !self.engine_runs() {
             return;
         }
-        let count = self.chance.range(1, self.plan.burst_max);
+        let count = self.rng.range(1, self.plan.burst_max);
         for _ in 0..count {
-            let variable = self.chance.index(self.plan.variables.len()) as u32;
+            let variable = self.rng.index(self.plan.variables.len()) as u32;
             self.produce_one(variable);
-            if self.plan.transient.is_some() && self.chance.chance(0.3) {
+            if self.plan.transient.is_some() && self.rng.chance(0.3) {
                 self.produce_transient();
             }
         }
@@ -388,17 +385,17 @@ impl World {
             engine,
             plan,
             checker,
-            chance,
+            rng,
             ..
         } = self;
         let Some(running) = &mut engine.running else {
             return false;
         };
-        let number = checker.begin(variable, 0, None);
-        let value = value_of(plan, variable, number, chance);
+        let number = checker.begin_write(variable, 0, None);
+        let value = value_of(plan, variable, number, rng);
         let handle = running.handle_of(variable);
         let Some(target) = handle.and_then(|handle| running.engine.variable(handle)) else {
-            checker.finish(number, Fate::NotApplied, 0, false);
+            checker.finish_write(number, Fate::NotApplied, 0, false);
             return false;
         };
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());
@@ -419,11 +416,11 @@ impl World {
                 (Fate::NotApplied, true)
             }
         };
-        checker.finish(number, fate, 0, false);
+        checker.finish_write(number, fate, 0, false);
         done
     }
 
-    fn compose(&mut self, program: usize) {
+    fn program_writes(&mut self, program: usize) {
         let now = self.now;
         let Some(host) = self.programs.get_mut(program) else {
             return;
@@ -434,23 +431,23 @@ impl World {
         let Some(running) = &mut host.running else {
             return;
         };
-        if self.chance.chance(0.1) {
-            running.ask(&mut self.chance);
+        if self.rng.chance(0.1) {
+            running.request_reads(&mut self.rng);
         }
-        if self.chance.chance(0.03) {
-            running.change(&mut self.chance, &mut self.checker);
+        if self.rng.chance(0.03) {
+            running.resubscribe(&mut self.rng, &mut self.checker);
         }
         // Occasionally end waiting calls, more often while nothing can be sent.
         let impatience = match running.core.session() {
             Some(_) => 0.02,
             None => 0.3,
         };
-        if self.chance.chance(impatience) {
-            running.end_calls(&mut self.chance, &mut self.checker);
+        if self.rng.chance(impatience) {
+            running.end_calls(&mut self.rng, &mut self.checker);
         }
-        let count = self.chance.range(1, host.plan.burst_max);
-        running.write(count, &self.plan, &mut self.chance, &mut self.checker);
-        let at = self.soon();
+        let count = self.rng.range(1, host.plan.burst_max);
+        running.write(count, &self.plan, &mut self.rng, &mut self.checker);
+        let at = self.random_turn_time();
         self.wake_program(program, at);
     }
 
@@ -478,7 +475,7 @@ impl World {
             self.take_later(program, due);
         }
         // Taking updates may free credit to grant.
-        let at = self.soon();
+        let at = self.random_turn_time();
         self.wake_program(program, at);
     }
 
@@ -492,27 +489,27 @@ impl World {
         }
     }
 
-    fn house(&mut self) {
+    fn housekeeping(&mut self) {
         let (now, wall) = (self.now, self.wall(0));
         if self.engine.running.is_none() {
             return;
         }
         if self.engine.paused_until > now {
-            let until = self.later(self.engine.paused_until);
-            self.schedule(until, Event::House);
+            let until = self.engine.paused_until;
+            self.schedule(until, Event::Housekeeping);
             return;
         }
         self.engine.store_retained();
         if let Some(running) = &mut self.engine.running {
-            if running.house_at > now {
+            if running.housekeeping_at > now {
                 return;
             }
-            running.keep_house(now, wall);
+            running.run_housekeeping(now, wall);
             let due = running
-                .house_at
+                .housekeeping_at
                 .max(now.saturating_add(Duration::from_micros(100)));
-            running.house_at = due;
-            self.schedule(due, Event::House);
+            running.housekeeping_at = due;
+            self.schedule(due, Event::Housekeeping);
         }
         self.after_engine();
     }
@@ -531,7 +528,7 @@ impl World {
             };
             if let Some(slot) = running.sessions.get_mut(&link) {
                 slot.is_due = true;
-                let at = self.soon();
+                let at = self.random_turn_time();
                 self.wake_session(link, at);
             }
         }

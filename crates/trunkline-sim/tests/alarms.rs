@@ -30,7 +30,7 @@ type Outcome = run::Outcome<Plan>;
 ///
 /// Behaviour: SV-04, H-06, H-07, H-08, H-09, H-10, H-11.
 #[test]
-fn every_change_of_an_alarm_is_told_once_under_faults() {
+fn every_change_of_an_alarm_is_reported_once_under_faults() {
     let passed = |seed| {
         let outcome = run(Plan::drawn(seed), false);
         assert_eq!(outcome.violation, None, "seed {seed}");
@@ -70,10 +70,10 @@ const TURN: u64 = 10_000;
 struct Place {
     is_failing: bool,
     end: u64,
-    told: u64,
+    reported: u64,
     lost: u64,
     /// Largest number of entries of one step.
-    most: usize,
+    entries_max: usize,
 }
 
 impl AlarmPlace for Place {
@@ -87,7 +87,7 @@ impl AlarmPlace for Place {
         entries: &[AlarmEntry],
         _moment: Moment,
     ) -> Result<u64, StoreError> {
-        self.most = self.most.max(entries.len());
+        self.entries_max = self.entries_max.max(entries.len());
         if self.is_failing {
             return Err(StoreError {
                 location: "a storm".to_owned(),
@@ -99,16 +99,16 @@ impl AlarmPlace for Place {
             self.end += 1;
             match entry.event {
                 JournalEvent::Lost(count) => self.lost += count,
-                _ => self.told += 1,
+                _ => self.reported += 1,
             }
         }
         Ok(self.end)
     }
 }
 
-struct Unheard;
+struct NoWake;
 
-impl Wake for Unheard {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
@@ -215,7 +215,7 @@ fn wall(now: Tick) -> Timestamp {
 fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
     for fails in [false, true] {
         let mut storm = Storm::new();
-        let mut keeper = AlarmKeeper::new(&storm.engine, Box::new(Unheard), true);
+        let mut keeper = AlarmKeeper::new(&storm.engine, Box::new(NoWake), true);
         let mut place = Place::default();
         for number in 0..CHANGES {
             storm.change(number);
@@ -226,13 +226,13 @@ fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
             }
         }
         keeper.keep(&mut place, storm.moment()).unwrap();
-        assert_eq!(place.told + place.lost, CHANGES, "fails: {fails}");
+        assert_eq!(place.reported + place.lost, CHANGES, "fails: {fails}");
         assert_eq!(place.lost, keeper.lost());
         assert_eq!(place.lost > 0, fails);
         assert!(
-            place.most <= ALARM_CHANGES_MAX + 1,
+            place.entries_max <= ALARM_CHANGES_MAX + 1,
             "{} at once",
-            place.most
+            place.entries_max
         );
         let states = storm.engine.alarms().list(&Caller::engine(), None, ALARMS);
         let is_normal = |state: AlarmState| state == AlarmState::Normal;
@@ -252,7 +252,7 @@ fn storm_of_a_million_changes_is_received_or_the_subscription_ends() {
             bytes: 64 << 20,
         };
         let caller = Caller::local(2, 0);
-        let mut consumer = Consumer::service(storm.engine.clone(), Box::new(Unheard));
+        let mut consumer = Consumer::service(storm.engine.clone(), Box::new(NoWake));
         for number in 0..ALARMS {
             let name = format!("storm/v{number}#alarm.hi.state");
             let (now, wall) = (storm.now, wall(storm.now));

@@ -23,7 +23,7 @@ fn passed(plan: Plan) -> Outcome {
 /// Behaviour: B-01, B-02, B-20.
 #[test]
 fn one_client_sees_what_is_written() {
-    let outcome = passed(Plan::thin(1));
+    let outcome = passed(Plan::minimal(1));
     assert!(outcome.totals.readings > 50 && outcome.totals.compared > 0);
 }
 
@@ -124,5 +124,5 @@ fn a_saturated_line_is_shared() {
         (1..6).all(|at| of_its_demand(0, 2) > of_its_demand(at, 60)),
         "{shares:?}"
     );
-    assert_eq!(world.connections, 6, "somebody was taken for dead");
+    assert_eq!(world.connections, 6, "a client was treated as dead");
 }

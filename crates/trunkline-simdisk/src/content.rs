@@ -6,20 +6,20 @@ pub struct Tear {
     /// Number of bytes of each file's unsynced writes that survive.
     pub bytes: u64,
     /// The state of the bytes after them.
-    pub rest: Rest,
+    pub tail: Tail,
     /// The name changes that survive: bit i represents the i-th change since the folder was synced.
     pub names: u64,
 }
 
 /// The bytes after a tear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rest {
+pub enum Tail {
     /// The file ends at the tear.
-    Gone,
+    Truncated,
     /// The file keeps its length, and the bytes are zero.
-    Zeroes,
+    Zeroed,
     /// The file keeps its length, and the bytes are arbitrary.
-    Nonsense,
+    Garbage,
 }
 
 /// The content of a file.
@@ -64,14 +64,14 @@ impl Content {
 
     /// Truncates the file, or extends it with zeros.
     pub fn set_length(&mut self, length: u64) {
-        self.bytes.resize(at(length), 0);
+        self.bytes.resize(to_index(length), 0);
         self.changes.push(Change::SetLength(length));
     }
 
     /// Flips bits of a byte, like a failing disk.
-    pub fn flip(&mut self, offset: u64, bits: u8) {
+    pub fn flip_bits(&mut self, offset: u64, bits: u8) {
         for bytes in [&mut self.bytes, &mut self.synced] {
-            if let Some(byte) = bytes.get_mut(at(offset)) {
+            if let Some(byte) = bytes.get_mut(to_index(offset)) {
                 *byte ^= bits;
             }
         }
@@ -119,16 +119,18 @@ impl Content {
     /// Returns the bytes after a power loss that tore the unsynced writes.
     #[must_use]
     pub fn after(&self, tear: Tear) -> Vec<u8> {
-        let mut left = Some(at(tear.bytes));
+        let mut remaining = Some(to_index(tear.bytes));
         let mut bytes = self.after_power_loss(|written| {
-            let kept = left?.min(written);
-            left = left.filter(|_| kept == written).map(|left| left - kept);
+            let kept = remaining?.min(written);
+            remaining = remaining
+                .filter(|_| kept == written)
+                .map(|bytes| bytes - kept);
             Some(kept)
         });
         let (torn, whole) = (bytes.len(), self.bytes.len());
-        if tear.rest != Rest::Gone && torn < whole {
+        if tear.tail != Tail::Truncated && torn < whole {
             bytes.resize(whole, 0);
-            if tear.rest == Rest::Nonsense {
+            if tear.tail == Tail::Garbage {
                 for (i, byte) in bytes.iter_mut().enumerate().skip(torn) {
                     *byte = (i as u8).wrapping_mul(167) ^ 0x5a;
                 }
@@ -143,20 +145,20 @@ impl Change {
     fn apply(&self, bytes: &mut Vec<u8>, kept: usize) {
         match self {
             Self::Write(offset, piece) => put(bytes, *offset, &piece[..kept.min(piece.len())]),
-            Self::SetLength(length) => bytes.resize(at(*length), 0),
+            Self::SetLength(length) => bytes.resize(to_index(*length), 0),
         }
     }
 }
 
 /// Copies `piece` into `bytes` at `offset`, and extends `bytes` with zeros if necessary.
 pub fn put(bytes: &mut Vec<u8>, offset: u64, piece: &[u8]) {
-    let end = at(offset).saturating_add(piece.len());
+    let end = to_index(offset).saturating_add(piece.len());
     if bytes.len() < end {
         bytes.resize(end, 0);
     }
-    bytes[at(offset)..end].copy_from_slice(piece);
+    bytes[to_index(offset)..end].copy_from_slice(piece);
 }
 
-pub(crate) fn at(offset: u64) -> usize {
+pub(crate) fn to_index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

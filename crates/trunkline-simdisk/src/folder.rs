@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::content::{Content, Tear, at};
+use crate::content::{Content, Tear, to_index};
 
 /// The effect of a crash on unsynced data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,21 +40,21 @@ type Shared = Arc<Mutex<Content>>;
 #[derive(Debug, Default)]
 struct State {
     names: BTreeMap<String, Shared>,
-    safe_names: BTreeMap<String, Shared>,
+    durable_names: BTreeMap<String, Shared>,
     changes: Vec<Change>,
     calls: u64,
     stop_at: Option<(u64, u64)>,
     is_stopped: bool,
     failures: Vec<Failure>,
     /// Limit for the size of all files together, in bytes.
-    room: Option<u64>,
+    capacity: Option<u64>,
     /// Number of power failures.
     power_failures: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Change {
-    Set(String, Shared),
+    Create(String, Shared),
     Rename(String, String),
     Remove(String),
 }
@@ -95,15 +95,15 @@ impl SimDisk {
     }
 
     /// Ends all failures, and removes the size limit.
-    pub fn mend(&self) {
+    pub fn clear_faults(&self) {
         let mut state = lock(&self.state);
         state.failures.clear();
-        state.room = None;
+        state.capacity = None;
     }
 
     /// Limits the size of all files together.
-    pub fn set_room(&self, bytes: u64) {
-        lock(&self.state).room = Some(bytes);
+    pub fn set_capacity(&self, bytes: u64) {
+        lock(&self.state).capacity = Some(bytes);
     }
 
     /// Returns the size of all files together, in bytes.
@@ -118,23 +118,23 @@ impl SimDisk {
             // Nothing is lost, and nothing becomes more durable.
             Crash::Killed => State {
                 names: state.names.clone(),
-                safe_names: state.safe_names.clone(),
+                durable_names: state.durable_names.clone(),
                 changes: state.changes.clone(),
                 power_failures: state.power_failures,
                 ..State::default()
             },
             Crash::PowerFailed(tear) => {
-                let left = |(name, content): (String, Shared)| {
+                let after_power_loss = |(name, content): (String, Shared)| {
                     let bytes = lock(&content).after(tear);
                     (name, Arc::new(Mutex::new(Content::new(bytes))))
                 };
                 let names: BTreeMap<_, _> = state
                     .names_after(tear.names)
                     .into_iter()
-                    .map(left)
+                    .map(after_power_loss)
                     .collect();
                 State {
-                    safe_names: names.clone(),
+                    durable_names: names.clone(),
                     names,
                     power_failures: state.power_failures.saturating_add(1),
                     ..State::default()
@@ -157,9 +157,9 @@ impl SimDisk {
     }
 
     /// Flips bits of a byte, like a failing disk.
-    pub fn alter(&self, name: &str, offset: u64, bits: u8) {
+    pub fn flip_bits(&self, name: &str, offset: u64, bits: u8) {
         if let Some(content) = lock(&self.state).names.get(name) {
-            lock(content).flip(offset, bits);
+            lock(content).flip_bits(offset, bits);
         }
     }
 }
@@ -170,14 +170,14 @@ impl State {
         self.names.values().map(len).sum()
     }
 
-    fn names_after(&self, kept: u64) -> BTreeMap<String, Shared> {
-        let mut names = self.safe_names.clone();
+    fn names_after(&self, kept_names: u64) -> BTreeMap<String, Shared> {
+        let mut names = self.durable_names.clone();
         for (i, change) in self.changes.iter().enumerate() {
-            if kept >> i.min(63) & 1 == 0 {
+            if kept_names >> i.min(63) & 1 == 0 {
                 continue;
             }
             match change {
-                Change::Set(name, content) => _ = names.insert(name.clone(), content.clone()),
+                Change::Create(name, content) => _ = names.insert(name.clone(), content.clone()),
                 Change::Rename(from, to) => {
                     if let Some(content) = names.remove(from) {
                         names.insert(to.clone(), content);
@@ -190,38 +190,38 @@ impl State {
     }
 
     /// Counts a call. On failure, also returns how many bytes are written before the call fails.
-    fn call(&mut self, is_change: bool, len: u64) -> Result<(), (u64, io::Error)> {
-        let gone = || io::Error::other("the program has stopped");
+    fn count_call(&mut self, is_change: bool, len: u64) -> Result<(), (u64, io::Error)> {
+        let stopped = || io::Error::other("the program has stopped");
         if self.is_stopped {
-            return Err((0, gone()));
+            return Err((0, stopped()));
         }
         let number = self.calls;
         self.calls += 1;
         if let Some((_, bytes)) = self.stop_at.filter(|(call, _)| *call == number) {
             self.is_stopped = true;
-            return Err((bytes.min(len), gone()));
+            return Err((bytes.min(len), stopped()));
         }
-        let wrong = |failure: &&Failure| {
+        let is_hit = |failure: &&Failure| {
             (failure.from..failure.until).contains(&number) && (is_change || !failure.only_changes)
         };
-        if let Some(failure) = self.failures.iter().find(wrong) {
+        if let Some(failure) = self.failures.iter().find(is_hit) {
             return Err((len / 2, failure.kind.into()));
         }
-        match self.room {
-            Some(room) if len > 0 && self.used().saturating_add(len) > room => {
-                let fits = room.saturating_sub(self.used());
+        match self.capacity {
+            Some(capacity) if len > 0 && self.used().saturating_add(len) > capacity => {
+                let fits = capacity.saturating_sub(self.used());
                 Err((fits, io::ErrorKind::StorageFull.into()))
             }
             _ => Ok(()),
         }
     }
 
-    fn change(&mut self) -> io::Result<()> {
-        self.call(true, 0).map_err(|(_, error)| error)
+    fn count_change(&mut self) -> io::Result<()> {
+        self.count_call(true, 0).map_err(|(_, error)| error)
     }
 
-    fn query(&mut self) -> io::Result<()> {
-        self.call(false, 0).map_err(|(_, error)| error)
+    fn count_query(&mut self) -> io::Result<()> {
+        self.count_call(false, 0).map_err(|(_, error)| error)
     }
 }
 
@@ -242,7 +242,7 @@ impl SimDisk {
     /// The program has stopped, or a failure was set for this call.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut state = lock(&self.state);
-        state.query()?;
+        state.count_query()?;
         Ok(state.names.keys().cloned().collect())
     }
 
@@ -253,9 +253,9 @@ impl SimDisk {
     /// Same as [`list`](Self::list).
     pub fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
-        state.change()?;
+        state.count_change()?;
         let content = Shared::default();
-        let change = Change::Set(name.to_owned(), content.clone());
+        let change = Change::Create(name.to_owned(), content.clone());
         state.changes.push(change);
         state.names.insert(name.to_owned(), content.clone());
         Ok(self.file(content))
@@ -267,7 +267,7 @@ impl SimDisk {
     /// Same as [`list`](Self::list), and `NotFound`.
     pub fn open(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
-        state.query()?;
+        state.count_query()?;
         let content = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.file(content.clone()))
     }
@@ -278,7 +278,7 @@ impl SimDisk {
     /// Same as [`open`](Self::open).
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
-        state.change()?;
+        state.count_change()?;
         let content = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), content);
         let change = Change::Rename(from.to_owned(), to.to_owned());
@@ -292,7 +292,7 @@ impl SimDisk {
     /// Same as [`open`](Self::open).
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
-        state.change()?;
+        state.count_change()?;
         state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         state.changes.push(Change::Remove(name.to_owned()));
         Ok(())
@@ -304,8 +304,8 @@ impl SimDisk {
     /// Same as [`list`](Self::list).
     pub fn sync_folder(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
-        state.change()?;
-        state.safe_names = state.names.clone();
+        state.count_change()?;
+        state.durable_names = state.names.clone();
         state.changes.clear();
         Ok(())
     }
@@ -332,7 +332,7 @@ impl SimFile {
     /// # Errors
     /// Same as [`SimDisk::list`].
     pub fn size(&self) -> io::Result<u64> {
-        lock(&self.disk).query()?;
+        lock(&self.disk).count_query()?;
         Ok(lock(&self.content).bytes().len() as u64)
     }
 
@@ -342,13 +342,13 @@ impl SimFile {
     /// Same as [`SimDisk::list`], and `StorageFull`. The first bytes may have been written.
     pub fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()> {
         let bytes = pieces.concat();
-        let done = lock(&self.disk).call(true, bytes.len() as u64);
+        let done = lock(&self.disk).count_call(true, bytes.len() as u64);
         let (count, result) = match done {
             Ok(()) => (bytes.len() as u64, Ok(())),
             Err((count, error)) => (count, Err(error)),
         };
         if count > 0 {
-            lock(&self.content).write(offset, &bytes[..at(count)]);
+            lock(&self.content).write(offset, &bytes[..to_index(count)]);
         }
         result
     }
@@ -358,11 +358,11 @@ impl SimFile {
     /// # Errors
     /// Same as [`SimDisk::list`].
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        lock(&self.disk).query()?;
+        lock(&self.disk).count_query()?;
         let content = lock(&self.content);
-        let there = content.bytes().get(at(offset)..).unwrap_or_default();
-        let count = there.len().min(bytes.len());
-        bytes[..count].copy_from_slice(&there[..count]);
+        let available = content.bytes().get(to_index(offset)..).unwrap_or_default();
+        let count = available.len().min(bytes.len());
+        bytes[..count].copy_from_slice(&available[..count]);
         Ok(count)
     }
 
@@ -371,7 +371,7 @@ impl SimFile {
     /// # Errors
     /// Same as [`SimDisk::list`].
     pub fn truncate(&self, len: u64) -> io::Result<()> {
-        lock(&self.disk).change()?;
+        lock(&self.disk).count_change()?;
         lock(&self.content).set_length(len);
         Ok(())
     }
@@ -381,7 +381,7 @@ impl SimFile {
     /// # Errors
     /// Same as [`SimDisk::list`].
     pub fn sync(&self) -> io::Result<()> {
-        lock(&self.disk).change()?;
+        lock(&self.disk).count_change()?;
         lock(&self.content).sync();
         Ok(())
     }

@@ -14,5 +14,5 @@
 mod content;
 mod folder;
 
-pub use content::{Content, Rest, Tear, put};
+pub use content::{Content, Tail, Tear, put};
 pub use folder::{Crash, Failure, SimDisk, SimFile};

@@ -12,7 +12,7 @@ use trunkline_types::{LibraryDefinition, Name, Timestamp};
 
 use crate::error::Error;
 use crate::log::Log;
-use crate::retained::names_of;
+use crate::retained::name_range;
 
 /// The journal in the table `alarm_journal`.
 pub(crate) const JOURNAL: Log = Log {
@@ -21,28 +21,28 @@ pub(crate) const JOURNAL: Log = Log {
 };
 
 /// The columns of an [`AlarmRecord`], in both tables.
-const RECORD: &str = "state, is_active, value, operand, raised, cleared, acknowledged, \
+const RECORD_COLUMNS: &str = "state, is_active, value, operand, raised, cleared, acknowledged, \
                       acknowledged_by, comment, shelved_until";
-/// The columns of a kept state before those of the record.
-const KEPT: &str = "variable, alarm, definition, process, hidden, delayed_since";
+/// The columns of a stored state before those of the record.
+const STATE_COLUMNS: &str = "variable, alarm, definition, process, hidden, delayed_since";
 /// The columns of an entry before those of the record.
-const ENTRY: &str = "number, at, event, count, variable, alarm, priority, area, description, \
+const ENTRY_COLUMNS: &str = "number, at, event, count, variable, alarm, priority, area, description, \
                      from_state, who, remark";
 
 /// Deletes the kept state of an alarm.
 const DELETE: &str = "DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2";
 
-/// Number of columns of [`RECORD`].
-const RECORD_COLUMNS: usize = 10;
+/// Number of columns of [`RECORD_COLUMNS`].
+const RECORD_COLUMN_COUNT: usize = 10;
 
 /// Returns the placeholders `?1, ?2, ..` for `count` columns.
-fn places(count: usize) -> String {
-    let places: Vec<String> = (1..=count).map(|place| format!("?{place}")).collect();
-    places.join(", ")
+fn placeholders(count: usize) -> String {
+    let placeholders: Vec<String> = (1..=count).map(|number| format!("?{number}")).collect();
+    placeholders.join(", ")
 }
 
-/// SQLite stores -0.0 as 0.0, which would change the checksum of the row.
-fn real(number: Option<f64>) -> Option<f64> {
+/// Replaces -0.0, which SQLite stores as 0.0: that would change the checksum of the row.
+fn without_negative_zero(number: Option<f64>) -> Option<f64> {
     number.map(|number| number + 0.0)
 }
 
@@ -51,10 +51,10 @@ fn nanos(time: Option<Timestamp>) -> Option<i64> {
 }
 
 pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result<(), Error> {
-    let places = places(6 + RECORD_COLUMNS);
+    let placeholders = placeholders(6 + RECORD_COLUMN_COUNT);
     let sql = format!(
-        "INSERT OR REPLACE INTO alarm_state ({KEPT}, {RECORD}, sum)
-         VALUES ({places}, row_sum({places}))"
+        "INSERT OR REPLACE INTO alarm_state ({STATE_COLUMNS}, {RECORD_COLUMNS}, sum)
+         VALUES ({placeholders}, row_sum({placeholders}))"
     );
     let mut insert = transaction.prepare_cached(&sql)?;
     let mut delete = transaction.prepare_cached(DELETE)?;
@@ -74,8 +74,8 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
             nanos(kept.delayed_since),
             record.state.number(),
             record.is_active,
-            real(record.value),
-            real(record.operand),
+            without_negative_zero(record.value),
+            without_negative_zero(record.operand),
             nanos(record.raised),
             nanos(record.cleared),
             nanos(record.acknowledged),
@@ -87,16 +87,17 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
     Ok(())
 }
 
-pub(crate) fn of_library(
+pub(crate) fn read_library(
     transaction: &Transaction<'_>,
     library: &str,
 ) -> Result<Vec<KeptAlarm>, Error> {
     let sql = format!(
-        "SELECT {KEPT}, {RECORD} FROM alarm_state
-         WHERE variable >= ?1 AND variable < ?2 AND sum = row_sum({KEPT}, {RECORD})"
+        "SELECT {STATE_COLUMNS}, {RECORD_COLUMNS} FROM alarm_state
+         WHERE variable >= ?1 AND variable < ?2
+           AND sum = row_sum({STATE_COLUMNS}, {RECORD_COLUMNS})"
     );
     let mut statement = transaction.prepare_cached(&sql)?;
-    let mut rows = statement.query(names_of(library))?;
+    let mut rows = statement.query(name_range(library))?;
     let mut states = Vec::new();
     while let Some(row) = rows.next()? {
         let hidden: u8 = row.get(4)?;
@@ -118,23 +119,23 @@ pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
 ) -> Result<(), Error> {
-    let known = of_library(transaction, &library.name)?;
-    if known.is_empty() {
+    let stored = read_library(transaction, &library.name)?;
+    if stored.is_empty() {
         return Ok(());
     }
-    let mut wanted = HashSet::new();
+    let mut defined = HashSet::new();
     for variable in &library.variables {
         let Ok(name) = Name::join(&library.name, &variable.path) else {
             continue;
         };
         for alarm in &variable.properties.alarms {
-            wanted.insert((name.as_str().to_owned(), alarm.name.clone()));
+            defined.insert((name.as_str().to_owned(), alarm.name.clone()));
         }
     }
     let mut delete = transaction.prepare_cached(DELETE)?;
-    for kept in known {
+    for kept in stored {
         let key = (kept.variable, kept.alarm);
-        if !wanted.contains(&key) {
+        if !defined.contains(&key) {
             delete.execute([key.0, key.1])?;
         }
     }
@@ -144,7 +145,7 @@ pub(crate) fn keep_only(
 pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Error> {
     transaction
         .prepare_cached("DELETE FROM alarm_state WHERE variable >= ?1 AND variable < ?2")?
-        .execute(names_of(library))?;
+        .execute(name_range(library))?;
     Ok(())
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn append(
     let end = JOURNAL.end(transaction)?;
     let new = entries.iter().filter(|entry| entry.number > end);
     insert(transaction, new)?;
-    JOURNAL.bound(transaction, bound, |removal| {
+    JOURNAL.trim(transaction, bound, |removal| {
         let event = JournalEvent::Removed(removal.count());
         let text = removal.to_string();
         let entry = AlarmEntry::of_journal(removal.number, bound.now, event, text);
@@ -168,9 +169,10 @@ fn insert<'e>(
     transaction: &Transaction<'_>,
     entries: impl Iterator<Item = &'e AlarmEntry>,
 ) -> Result<(), Error> {
-    let places = places(12 + RECORD_COLUMNS);
+    let placeholders = placeholders(12 + RECORD_COLUMN_COUNT);
     let sql = format!(
-        "INSERT INTO alarm_journal ({ENTRY}, {RECORD}, sum) VALUES ({places}, row_sum({places}))"
+        "INSERT INTO alarm_journal ({ENTRY_COLUMNS}, {RECORD_COLUMNS}, sum)
+         VALUES ({placeholders}, row_sum({placeholders}))"
     );
     let mut insert = transaction.prepare_cached(&sql)?;
     for entry in entries {
@@ -191,8 +193,8 @@ fn insert<'e>(
             entry.comment,
             record.state.number(),
             record.is_active,
-            real(record.value),
-            real(record.operand),
+            without_negative_zero(record.value),
+            without_negative_zero(record.operand),
             nanos(record.raised),
             nanos(record.cleared),
             nanos(record.acknowledged),
@@ -208,7 +210,7 @@ pub(crate) fn page(
     transaction: &Transaction<'_>,
     query: &AlarmJournalQuery,
 ) -> Result<AlarmJournalPage, Error> {
-    let columns = format!("{ENTRY}, {RECORD}");
+    let columns = format!("{ENTRY_COLUMNS}, {RECORD_COLUMNS}");
     // No entry outside this range of numbers is within the requested time.
     let is_continued = query.from.is_some();
     let mut first = match query.since.filter(|_| !is_continued || query.newest_first) {
@@ -240,14 +242,14 @@ pub(crate) fn page(
     Ok(AlarmJournalPage {
         entries,
         next,
-        removed: JOURNAL.span(transaction)?.0 - 1,
+        removed: JOURNAL.number_range(transaction)?.0 - 1,
         state: String::new(),
     })
 }
 
 fn entry(row: &Row<'_>) -> Result<AlarmEntry, Error> {
     let number = row.get::<_, i64>(0)?.cast_unsigned();
-    if !row.get::<_, bool>(12 + RECORD_COLUMNS)? {
+    if !row.get::<_, bool>(12 + RECORD_COLUMN_COUNT)? {
         let text = "this entry is damaged in the store".to_owned();
         let lost = JournalEvent::Lost(1);
         return Ok(AlarmEntry::of_journal(
@@ -273,7 +275,7 @@ fn entry(row: &Row<'_>) -> Result<AlarmEntry, Error> {
     })
 }
 
-/// Reads the columns of [`RECORD`], starting at column `at`.
+/// Reads the columns of [`RECORD_COLUMNS`], starting at column `at`.
 fn record(row: &Row<'_>, at: usize) -> Result<AlarmRecord, Error> {
     Ok(AlarmRecord {
         state: state(row, at)?,
@@ -292,7 +294,7 @@ fn record(row: &Row<'_>, at: usize) -> Result<AlarmRecord, Error> {
 fn state(row: &Row<'_>, column: usize) -> Result<AlarmState, Error> {
     let number: u8 = row.get(column)?;
     AlarmState::from_number(number)
-        .ok_or_else(|| Error::Damaged(format!("{number} is no state of an alarm")))
+        .ok_or_else(|| Error::Damaged(format!("{number} is not an alarm state")))
 }
 
 fn time(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>, Error> {

@@ -25,7 +25,7 @@ pub(crate) fn append(
         transaction,
         entries.iter().filter(|entry| entry.number > end),
     )?;
-    AUDIT.bound(transaction, bound, |removal| {
+    AUDIT.trim(transaction, bound, |removal| {
         let entry = AuditEntry::of_removal(removal, bound.now);
         insert(transaction, [&entry].into_iter())
     })
@@ -43,7 +43,7 @@ fn insert<'e>(
                  row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13))",
     )?;
     for entry in entries {
-        let (outcome, epoch, count, sentence) = columns(&entry.outcome);
+        let (outcome, epoch, count, sentence) = outcome_columns(&entry.outcome);
         insert.execute(params![
             entry.number.cast_signed(),
             entry.when.as_nanos(),
@@ -82,13 +82,13 @@ pub(crate) fn page(transaction: &Transaction<'_>, query: &AuditQuery) -> Result<
     Ok(AuditPage {
         entries,
         next,
-        removed: AUDIT.span(transaction)?.0 - 1,
+        removed: AUDIT.number_range(transaction)?.0 - 1,
         state: String::new(),
     })
 }
 
 /// Columns of an outcome: number, epoch, sequence or count, sentence.
-fn columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
+fn outcome_columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
     match outcome {
         AuditOutcome::Done => (1, 0, 0, ""),
         AuditOutcome::Applied(position) => (2, position.epoch, position.sequence, ""),
@@ -118,7 +118,7 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Error> {
         5 => AuditOutcome::Unknown(row.get(12)?),
         6 => AuditOutcome::Lost(number(11)?),
         other => {
-            let what = format!("{other} is no outcome of the audit");
+            let what = format!("{other} is not an audit outcome");
             return Err(Error::Damaged(what));
         }
     };

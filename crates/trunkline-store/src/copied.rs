@@ -24,11 +24,11 @@ pub struct StoreContents {
 ///
 /// # Errors
 /// The copy is not a store, is damaged as a whole, or is of a newer version.
-pub fn settle(path: &Path) -> Result<StoreContents, StoreError> {
-    try_settle(path).map_err(|error| error.of(path))
+pub fn complete_copy(path: &Path) -> Result<StoreContents, StoreError> {
+    try_complete_copy(path).map_err(|error| error.into_store_error(path))
 }
 
-fn try_settle(path: &Path) -> Result<StoreContents, Error> {
+fn try_complete_copy(path: &Path) -> Result<StoreContents, Error> {
     let (connection, damage) = connect(path)?;
     let verdict: String =
         connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
@@ -44,7 +44,7 @@ fn try_settle(path: &Path) -> Result<StoreContents, Error> {
         connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
     match mode.as_str() {
         "delete" => Ok(StoreContents { engine_id, damage }),
-        mode => Err(Error::Damaged(format!("its journal stays \"{mode}\""))),
+        mode => Err(Error::Damaged(format!("its journal mode stays \"{mode}\""))),
     }
 }
 
@@ -63,14 +63,14 @@ impl StoreLock {
     pub fn take(path: &Path) -> Result<Option<Self>, StoreError> {
         let file = match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|error| Error::Io(error).of(path))?,
+            file => file.map_err(|error| Error::Io(error).into_store_error(path))?,
         };
         // SQLite uses and respects locks of this kind. A connection of SQLite would do more than lock: it
         // would write the log to the file, and delete a log by its name.
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self { _file: file })),
-            Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse.of(path)),
-            Err(error) => Err(Error::Io(error.into()).of(path)),
+            Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse.into_store_error(path)),
+            Err(error) => Err(Error::Io(error.into()).into_store_error(path)),
         }
     }
 }

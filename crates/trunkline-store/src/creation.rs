@@ -24,7 +24,7 @@ pub(crate) fn create_if_missing(path: &Path) -> Result<(), Error> {
     match fs::metadata(path) {
         Ok(file) if file.is_dir() => Ok(()),
         Ok(file) if file.len() == 0 => Err(Error::damaged(
-            "it is empty; if it never was a store, remove it",
+            "it is empty; if it was never a store, remove it",
         )),
         // SQLite would treat it as a new database, and overwrite what is left of the store.
         Ok(file) if file.len() < MIN_DATABASE_BYTES => Err(Error::Damaged(format!(

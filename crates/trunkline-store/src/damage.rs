@@ -12,43 +12,43 @@ use trunkline_engine::store::Damage;
 use crate::error::Error;
 
 /// The rows of one table, in SQL terms.
-pub(crate) struct Rows {
+pub(crate) struct CheckedTable {
     /// Name of a row in messages.
     noun: &'static str,
     table: &'static str,
     /// The column that identifies a row.
-    name: &'static str,
+    key_column: &'static str,
     /// The columns covered by the checksum.
     columns: &'static str,
 }
 
 /// The tables whose damaged rows are moved. The audit and the alarm journal keep their damaged rows, because
 /// only their oldest entries may be removed.
-const TABLES: [Rows; 4] = [
-    Rows {
+const TABLES: [CheckedTable; 4] = [
+    CheckedTable {
         noun: "library",
         table: "library",
-        name: "name",
+        key_column: "name",
         columns: "name, description, state, variables",
     },
-    Rows {
+    CheckedTable {
         noun: "retained value",
         table: "retained",
-        name: "name",
+        key_column: "name",
         columns: "name, type, value, source_timestamp, quality",
     },
-    Rows {
+    CheckedTable {
         noun: "state of an alarm",
         table: "alarm_state",
-        name: "variable",
+        key_column: "variable",
         columns: "variable, alarm, definition, process, hidden, delayed_since, state, is_active, \
                   value, operand, raised, cleared, acknowledged, acknowledged_by, comment, \
                   shelved_until",
     },
-    Rows {
+    CheckedTable {
         noun: "count of starts",
         table: "start",
-        name: "count",
+        key_column: "count",
         columns: "count, engine_id",
     },
 ];
@@ -77,7 +77,7 @@ fn row_sum(row: &Context<'_>) -> i64 {
 /// processing its bytes.
 struct RowSum {
     sum: u32,
-    gathered: [u8; 256],
+    buffer: [u8; 256],
     len: usize,
 }
 
@@ -85,7 +85,7 @@ impl RowSum {
     fn new() -> Self {
         Self {
             sum: 0,
-            gathered: [0; 256],
+            buffer: [0; 256],
             len: 0,
         }
     }
@@ -97,13 +97,13 @@ impl RowSum {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        if self.len + bytes.len() > self.gathered.len() {
+        if self.len + bytes.len() > self.buffer.len() {
             self.sum = self.finish();
             self.len = 0;
         }
-        match self.gathered.get_mut(self.len..self.len + bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
+        match self.buffer.get_mut(self.len..self.len + bytes.len()) {
+            Some(free) => {
+                free.copy_from_slice(bytes);
                 self.len += bytes.len();
             }
             None => self.sum = crc32c::crc32c_append(self.sum, bytes),
@@ -111,20 +111,20 @@ impl RowSum {
     }
 
     fn finish(&self) -> u32 {
-        let gathered = self.gathered.get(..self.len).unwrap_or_default();
-        crc32c::crc32c_append(self.sum, gathered)
+        let buffer = self.buffer.get(..self.len).unwrap_or_default();
+        crc32c::crc32c_append(self.sum, buffer)
     }
 }
 
 /// Moves damaged rows out of their tables. Also returns those moved earlier.
 pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
-    for rows in TABLES {
-        let Rows {
+    for checked in TABLES {
+        let CheckedTable {
             noun,
             table,
-            name,
+            key_column,
             columns,
-        } = rows;
+        } = checked;
         let is_damaged = format!("sum IS NOT row_sum({columns})");
         let found: i64 = transaction.query_row(
             &format!("SELECT count(*) FROM {table} WHERE {is_damaged}"),
@@ -143,17 +143,17 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, E
         transaction.execute(
             &format!(
                 "INSERT INTO damaged (kind, name, content)
-                 SELECT '{noun}', CAST({name} AS TEXT), {quoted} FROM {table} WHERE {is_damaged}"
+                 SELECT '{noun}', CAST({key_column} AS TEXT), {quoted} FROM {table} WHERE {is_damaged}"
             ),
             [],
         )?;
         transaction.execute(&format!("DELETE FROM {table} WHERE {is_damaged}"), [])?;
     }
-    all(transaction)
+    quarantined(transaction)
 }
 
 /// Returns all rows moved so far.
-fn all(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
+fn quarantined(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
     let mut statement = transaction.prepare("SELECT kind, name FROM damaged ORDER BY place")?;
     let rows = statement.query_map([], |row| {
         let text = |column| -> rusqlite::Result<String> {

@@ -27,7 +27,7 @@ impl Error {
     }
 
     /// Returns true if the disk failed, so that its content is unknown.
-    pub(crate) fn is_of_the_disk(&self) -> bool {
+    pub(crate) fn is_disk_error(&self) -> bool {
         match self {
             Error::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
             Error::Io(_) => true,
@@ -36,7 +36,7 @@ impl Error {
     }
 
     /// Converts the error into the error of the store in this file.
-    pub(crate) fn of(self, path: &Path) -> StoreError {
+    pub(crate) fn into_store_error(self, path: &Path) -> StoreError {
         let kind = match self {
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
@@ -45,8 +45,8 @@ impl Error {
             Error::Replaced => StoreErrorKind::Replaced,
             Error::NoMemory => StoreErrorKind::NoMemory,
             Error::Io(_) | Error::Sqlite(_) if path.is_dir() => StoreErrorKind::Folder,
-            Error::Io(error) => of_system(&error),
-            Error::Sqlite(error) => of_sqlite(&error),
+            Error::Io(error) => io_kind(&error),
+            Error::Sqlite(error) => sqlite_kind(&error),
         };
         StoreError {
             location: path.display().to_string(),
@@ -55,7 +55,7 @@ impl Error {
     }
 }
 
-fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
+fn sqlite_kind(error: &rusqlite::Error) -> StoreErrorKind {
     let sentence = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
@@ -70,7 +70,7 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
     }
 }
 
-fn of_system(error: &io::Error) -> StoreErrorKind {
+fn io_kind(error: &io::Error) -> StoreErrorKind {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
         ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,

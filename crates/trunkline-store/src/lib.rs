@@ -54,7 +54,7 @@ use trunkline_engine::store::{
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery, LibraryDefinition};
 
-pub use crate::copied::{StoreContents, StoreLock, settle};
+pub use crate::copied::{StoreContents, StoreLock, complete_copy};
 
 use crate::error::Error;
 
@@ -101,10 +101,10 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         let result = self.try_transaction(work);
         result.map_err(|error| {
-            if error.is_of_the_disk() {
+            if error.is_disk_error() {
                 self.connection = None;
             }
-            error.of(&self.path)
+            error.into_store_error(&self.path)
         })
     }
 
@@ -116,7 +116,7 @@ impl SqliteStore {
             Some(connection) => connection,
             none => {
                 if self.file.is_some() {
-                    still_there(&self.path, self.file)?;
+                    check_same_file(&self.path, self.file)?;
                 }
                 let (connection, damage) = connect(&self.path)?;
                 let connection = none.insert(connection);
@@ -134,7 +134,7 @@ impl SqliteStore {
         let value = work(&transaction)?;
         transaction.commit()?;
         // Changes to a file that was removed or replaced are lost.
-        still_there(&self.path, self.file)?;
+        check_same_file(&self.path, self.file)?;
         Ok(value)
     }
 }
@@ -144,8 +144,8 @@ fn file_id(path: &Path) -> Option<FileId> {
     Some((file.dev(), file.ino()))
 }
 
-fn still_there(path: &Path, opened: Option<FileId>) -> Result<(), Error> {
-    match file_id(path) == opened {
+fn check_same_file(path: &Path, expected: Option<FileId>) -> Result<(), Error> {
+    match file_id(path) == expected {
         true => Ok(()),
         false => Err(Error::Replaced),
     }
@@ -170,7 +170,7 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? || header_forbids_writing(path)? {
         return Err(Error::damaged(
-            "its header is not that of an SQLite file of a known version",
+            "it does not have the header of an SQLite file of a known version",
         ));
     }
     // Another engine holds the lock as long as it runs, so the caller decides whether to wait.
@@ -181,7 +181,7 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", mode)?;
     if mode != "wal" {
         return Err(Error::Damaged(format!(
-            "its journal is \"{mode}\", not \"wal\""
+            "its journal mode is \"{mode}\", not \"wal\""
         )));
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -200,7 +200,8 @@ impl Store for SqliteStore {
 
     fn check_place(&mut self) -> Result<(), StoreError> {
         match self.file {
-            Some(_) => still_there(&self.path, self.file).map_err(|error| error.of(&self.path)),
+            Some(_) => check_same_file(&self.path, self.file)
+                .map_err(|error| error.into_store_error(&self.path)),
             None => Ok(()),
         }
     }
@@ -219,8 +220,8 @@ impl Store for SqliteStore {
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            let count = u64::try_from(count)
-                .map_err(|_| Error::damaged("its count of starts is negative"))?;
+            let count =
+                u64::try_from(count).map_err(|_| Error::damaged("its start count is negative"))?;
             Ok(Start { engine_id, count })
         })
     }
@@ -250,7 +251,7 @@ impl Store for SqliteStore {
     }
 
     fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError> {
-        self.transaction(|transaction| retained::of_library(transaction, library))
+        self.transaction(|transaction| retained::read_library(transaction, library))
     }
 
     fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError> {
@@ -273,7 +274,7 @@ impl Store for SqliteStore {
     }
 
     fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
-        self.transaction(|transaction| alarm::of_library(transaction, library))
+        self.transaction(|transaction| alarm::read_library(transaction, library))
     }
 
     fn keep_only_alarms(&mut self, library: &LibraryDefinition) -> Result<(), StoreError> {

@@ -90,6 +90,6 @@ fn state(number: i64) -> Result<LibraryState, Error> {
     match number {
         1 => Ok(LibraryState::Running),
         2 => Ok(LibraryState::Stopped),
-        other => Err(Error::Damaged(format!("{other} is no state of a library"))),
+        other => Err(Error::Damaged(format!("{other} is not a library state"))),
     }
 }

@@ -18,11 +18,11 @@ pub(crate) struct Log {
 impl Log {
     /// Returns the number of the last entry; 0 if there is none.
     pub(crate) fn end(self, transaction: &Transaction<'_>) -> Result<u64, Error> {
-        Ok(self.span(transaction)?.1)
+        Ok(self.number_range(transaction)?.1)
     }
 
     /// Returns the numbers of the first and the last entry; `(1, 0)` if there is none.
-    pub(crate) fn span(self, transaction: &Transaction<'_>) -> Result<(u64, u64), Error> {
+    pub(crate) fn number_range(self, transaction: &Transaction<'_>) -> Result<(u64, u64), Error> {
         let Self { table, noun } = self;
         let sql = format!("SELECT ifnull(min(number), 1), ifnull(max(number), 0) FROM {table}");
         let mut statement = transaction.prepare_cached(&sql)?;
@@ -30,20 +30,22 @@ impl Log {
             statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         match (u64::try_from(first), u64::try_from(last)) {
             (Ok(first @ 1..), Ok(last)) => Ok((first, last)),
-            _ => Err(Error::Damaged(format!("an entry of {noun} has no number"))),
+            _ => Err(Error::Damaged(format!(
+                "{noun} has an entry with an invalid number"
+            ))),
         }
     }
 
     /// Removes the oldest entries beyond the bound, after `insert` has appended the entry that
     /// reports it. Returns the number of the last entry.
-    pub(crate) fn bound(
+    pub(crate) fn trim(
         self,
         transaction: &Transaction<'_>,
         bound: LogBound,
         insert: impl FnOnce(&Removal) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        let (first, last) = self.span(transaction)?;
-        let Some(end) = self.surplus(transaction, bound, (first, last))? else {
+        let (first, last) = self.number_range(transaction)?;
+        let Some(end) = self.last_to_remove(transaction, bound, (first, last))? else {
             return Ok(last);
         };
         let times = self.time_of(transaction, first)?..=self.time_of(transaction, end)?;
@@ -60,7 +62,7 @@ impl Log {
     }
 
     /// Returns the number up to which the oldest entries must be removed. The last one always stays.
-    fn surplus(
+    fn last_to_remove(
         self,
         transaction: &Transaction<'_>,
         bound: LogBound,
@@ -73,8 +75,8 @@ impl Log {
         let by_age = match bound.remove_before(self.time_of(transaction, first)?) {
             None => None,
             Some(before) => {
-                let young = self.first_since(transaction, before)?;
-                Some(young.unwrap_or(last) - 1)
+                let first_kept = self.first_since(transaction, before)?;
+                Some(first_kept.unwrap_or(last) - 1)
             }
         };
         let end = by_count.max(by_age).map(|end| end.min(last - 1));

@@ -36,7 +36,7 @@ pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Re
     Ok(())
 }
 
-pub(crate) fn of_library(
+pub(crate) fn read_library(
     transaction: &Transaction<'_>,
     library: &str,
 ) -> Result<Vec<RetainedValue>, Error> {
@@ -45,7 +45,7 @@ pub(crate) fn of_library(
          WHERE name >= ?1 AND name < ?2
            AND sum = row_sum(name, type, value, source_timestamp, quality)",
     )?;
-    let [first, end] = names_of(library);
+    let [first, end] = name_range(library);
     let mut rows = statement.query([first, end])?;
     let mut values = Vec::new();
     while let Some(row) = rows.next()? {
@@ -68,7 +68,7 @@ fn types_of_library(
 ) -> Result<Vec<(String, DataType)>, Error> {
     let mut statement = transaction
         .prepare_cached("SELECT name, type FROM retained WHERE name >= ?1 AND name < ?2")?;
-    let mut rows = statement.query(names_of(library))?;
+    let mut rows = statement.query(name_range(library))?;
     let mut types = Vec::new();
     while let Some(row) = rows.next()? {
         types.push((row.get(0)?, type_of(row)?));
@@ -89,8 +89,8 @@ pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
 ) -> Result<(), Error> {
-    let known = types_of_library(transaction, &library.name)?;
-    if known.is_empty() {
+    let stored = types_of_library(transaction, &library.name)?;
+    if stored.is_empty() {
         return Ok(());
     }
     let types: HashMap<Name, _> = library
@@ -102,11 +102,11 @@ pub(crate) fn keep_only(
         })
         .collect();
     let mut delete = transaction.prepare_cached("DELETE FROM retained WHERE name = ?1")?;
-    for (spelt, data_type) in known {
-        let name = Name::parse(&spelt).ok();
-        let wanted = name.and_then(|name| types.get(&name).copied());
-        if wanted != Some(&data_type) {
-            delete.execute([spelt])?;
+    for (text, data_type) in stored {
+        let name = Name::parse(&text).ok();
+        let defined_type = name.and_then(|name| types.get(&name).copied());
+        if defined_type != Some(&data_type) {
+            delete.execute([text])?;
         }
     }
     Ok(())
@@ -115,19 +115,19 @@ pub(crate) fn keep_only(
 pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Error> {
     transaction
         .prepare_cached("DELETE FROM retained WHERE name >= ?1 AND name < ?2")?
-        .execute(names_of(library))?;
+        .execute(name_range(library))?;
     Ok(())
 }
 
 /// Returns the bounds of a library's variable names: the first one inclusive, the second one exclusive. `0`
 /// is the character after `/`.
-pub(crate) fn names_of(library: &str) -> [String; 2] {
+pub(crate) fn name_range(library: &str) -> [String; 2] {
     // Spelled as in full names, regardless of the spelling of the library's own name.
     let name = Name::join(library, "x");
-    let spelt = name
+    let prefix = name
         .as_ref()
         .ok()
         .and_then(|name| name.as_str().strip_suffix("/x"));
-    let spelt = spelt.unwrap_or(library);
-    [format!("{spelt}/"), format!("{spelt}0")]
+    let prefix = prefix.unwrap_or(library);
+    [format!("{prefix}/"), format!("{prefix}0")]
 }

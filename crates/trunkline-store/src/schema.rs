@@ -8,8 +8,8 @@ use crate::error::Error;
 
 /// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
-/// Version of the tables. It rises with every change to them.
-const FORM: u32 = 5;
+/// Increased with every change to the tables.
+const SCHEMA_VERSION: u32 = 5;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -66,7 +66,7 @@ UPDATE start SET engine_id = randomblob(16);
 ";
 
 /// Added in version 4: a checksum of each row, and the table of rows whose checksum was wrong.
-const SUMS: &str = "
+const CHECKSUMS: &str = "
 ALTER TABLE start ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
 UPDATE start SET sum = row_sum(count, engine_id);
 ALTER TABLE library ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
@@ -147,7 +147,7 @@ BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed
 ";
 
 /// The migration from each version to the next one.
-const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS, ALARMS];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize - 1] = [AUDIT, ENGINE_ID, CHECKSUMS, ALARMS];
 
 /// Creates the tables in a new file, and checks an existing one: it must be an intact store of a
 /// known version. Returns the damaged rows.
@@ -155,38 +155,43 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
     damage::add_row_sum(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let number = |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get(0));
-    let (application, form): (i32, u32) = (number("application_id")?, {
+    let (application, version): (i32, u32) = (number("application_id")?, {
         transaction.pragma_query_value(None, "user_version", |row| row.get(0))?
     });
     let tables: u32 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    match (application, form) {
+    match (application, version) {
         // A new file, or one whose creation was cut off before it had tables.
         (0, 0) if tables == 0 => {
-            make_tables(&transaction)?;
+            create_tables(&transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-            transaction.pragma_update(None, "user_version", FORM)?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
-        (APPLICATION_ID, FORM) => {}
-        (APPLICATION_ID, older @ 1..FORM) => {
-            let mut steps = STEPS.iter().skip(older as usize - 1);
-            steps.try_for_each(|step| transaction.execute_batch(step))?;
-            transaction.pragma_update(None, "user_version", FORM)?;
+        (APPLICATION_ID, SCHEMA_VERSION) => {}
+        (APPLICATION_ID, older @ 1..SCHEMA_VERSION) => {
+            let mut migrations = MIGRATIONS.iter().skip(older as usize - 1);
+            migrations.try_for_each(|migration| transaction.execute_batch(migration))?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
-        (APPLICATION_ID, found) if found > FORM => {
-            return Err(Error::Newer { found, known: FORM });
+        (APPLICATION_ID, found) if found > SCHEMA_VERSION => {
+            return Err(Error::Newer {
+                found,
+                known: SCHEMA_VERSION,
+            });
         }
         _ => return Err(Error::damaged("it is a database of another program")),
     }
     transaction.commit()?;
-    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    match verdict.as_str() {
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match result.as_str() {
         "ok" => {}
         what => return Err(Error::damaged(what)),
     }
     // The definitions of the tables are text in the file. An altered definition would read other columns.
     if definitions(connection)? != expected_definitions()? {
-        return Err(Error::damaged("its tables are not those of a store"));
+        return Err(Error::damaged(
+            "its tables do not match the schema of a store",
+        ));
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let damage = damage::quarantine(&transaction)?;
@@ -194,10 +199,10 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error>
     Ok(damage)
 }
 
-fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
+fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TABLES)?;
-    let mut steps = STEPS.iter();
-    steps.try_for_each(|step| connection.execute_batch(step))
+    let mut migrations = MIGRATIONS.iter();
+    migrations.try_for_each(|migration| connection.execute_batch(migration))
 }
 
 /// Returns SQLite's definitions of tables, indexes and triggers.
@@ -216,6 +221,6 @@ fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
 fn expected_definitions() -> rusqlite::Result<Vec<[String; 4]>> {
     let connection = Connection::open_in_memory()?;
     damage::add_row_sum(&connection)?;
-    make_tables(&connection)?;
+    create_tables(&connection)?;
     definitions(&connection)
 }

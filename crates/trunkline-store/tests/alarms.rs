@@ -6,7 +6,7 @@ mod rig;
 
 use std::path::PathBuf;
 
-use rig::{alarm_entries, keep, kept_alarms, library_with_alarms, open, place};
+use rig::{alarm_entries, bound, kept_alarms, library_with_alarms, open, store_path};
 use trunkline_engine::store::Store;
 use trunkline_store::SqliteStore;
 use trunkline_types::alarm::{
@@ -19,7 +19,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// Every entry that the query finds, page by page.
-fn all(store: &mut SqliteStore, query: &AlarmJournalQuery) -> Vec<AlarmEntry> {
+fn all_entries(store: &mut SqliteStore, query: &AlarmJournalQuery) -> Vec<AlarmEntry> {
     let (mut query, mut found) = (query.clone(), Vec::new());
     loop {
         let page = store.alarm_journal(&query).unwrap();
@@ -42,10 +42,10 @@ fn states(path: &PathBuf) -> Vec<KeptAlarm> {
 /// Behaviour: H-11.
 #[test]
 fn states_and_journal_survive_a_restart() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let entries = alarm_entries(1..=30);
-    let end = store.keep_alarms(&kept_alarms(12, 3), &entries, keep(100));
+    let end = store.keep_alarms(&kept_alarms(12, 3), &entries, bound(100));
     assert_eq!(end, Ok(30));
     drop(store);
     let mut expected = kept_alarms(12, 3);
@@ -53,36 +53,42 @@ fn states_and_journal_survive_a_restart() {
     assert_eq!(states(&path), expected);
     let mut store = open(&path);
     assert_eq!(store.alarm_journal_end(), Ok(30));
-    assert_eq!(all(&mut store, &AlarmJournalQuery::default()), entries);
+    assert_eq!(
+        all_entries(&mut store, &AlarmJournalQuery::default()),
+        entries
+    );
     // A step with an unknown outcome is repeated without doubling anything.
-    let end = store.keep_alarms(&kept_alarms(1, 8), &alarm_entries(21..=31), keep(100));
+    let end = store.keep_alarms(&kept_alarms(1, 8), &alarm_entries(21..=31), bound(100));
     assert_eq!(end, Ok(31));
     let every = AlarmJournalQuery::default();
-    assert_eq!(all(&mut store, &every), alarm_entries(1..=31));
+    assert_eq!(all_entries(&mut store, &every), alarm_entries(1..=31));
 }
 
 /// SQLite has no -0.0.
 #[test]
 fn negative_zero_damages_no_row() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let (mut kept, mut entries) = (kept_alarms(1, 0), alarm_entries(1..=1));
     kept[0].record.value = Some(-0.0);
     entries[0].record.operand = Some(-0.0);
     let mut store = open(&path);
-    store.keep_alarms(&kept, &entries, keep(100)).unwrap();
+    store.keep_alarms(&kept, &entries, bound(100)).unwrap();
     drop(store);
     let mut store = open(&path);
     assert_eq!(store.damage(), []);
     assert_eq!(store.alarms("plant").unwrap(), kept);
-    assert_eq!(all(&mut store, &AlarmJournalQuery::default()), entries);
+    assert_eq!(
+        all_entries(&mut store, &AlarmJournalQuery::default()),
+        entries
+    );
 }
 
 #[test]
 fn states_belong_to_the_alarms_of_their_library() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     store
-        .keep_alarms(&kept_alarms(5, 0), &[], keep(100))
+        .keep_alarms(&kept_alarms(5, 0), &[], bound(100))
         .unwrap();
     assert!(store.alarms("plan").unwrap().is_empty());
     store.save_library(&library_with_alarms(20, 3)).unwrap();
@@ -96,13 +102,13 @@ fn states_belong_to_the_alarms_of_their_library() {
 
 #[test]
 fn state_of_an_alarm_that_is_gone_is_dropped() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     store
-        .keep_alarms(&kept_alarms(3, 0), &[], keep(100))
+        .keep_alarms(&kept_alarms(3, 0), &[], bound(100))
         .unwrap();
     let gone = KeptAlarm::gone("plant/v1", "stale");
-    store.keep_alarms(&[gone], &[], keep(100)).unwrap();
+    store.keep_alarms(&[gone], &[], bound(100)).unwrap();
     let mut expected = kept_alarms(3, 0);
     expected.remove(1);
     assert_eq!(store.alarms("plant").unwrap(), expected);
@@ -111,17 +117,17 @@ fn state_of_an_alarm_that_is_gone_is_dropped() {
 /// Behaviour: H-11.
 #[test]
 fn queries_find_by_time_area_name_priority_and_state() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let entries = alarm_entries(1..=3_000);
-    store.keep_alarms(&[], &entries, keep(10_000)).unwrap();
+    store.keep_alarms(&[], &entries, bound(10_000)).unwrap();
     let query = AlarmJournalQuery {
         since: Some(at(100)),
         until: Some(at(200)),
         area: "odd".to_owned(),
         ..AlarmJournalQuery::default()
     };
-    let found = numbers(&all(&mut store, &query));
+    let found = numbers(&all_entries(&mut store, &query));
     // Entries about missing changes, every seventh, are found in every area.
     let is_wanted = |number: &u64| number % 2 == 1 || number.is_multiple_of(7);
     assert_eq!(found, (100..200).filter(is_wanted).collect::<Vec<_>>());
@@ -146,19 +152,19 @@ fn queries_find_by_time_area_name_priority_and_state() {
     };
     let expected: Vec<_> = entries.iter().filter(is_wanted).cloned().collect();
     assert!(!expected.is_empty());
-    assert_eq!(all(&mut store, &query), expected);
+    assert_eq!(all_entries(&mut store, &query), expected);
     let none = AlarmJournalQuery {
         since: Some(at(5_000)),
         ..AlarmJournalQuery::default()
     };
-    assert!(all(&mut store, &none).is_empty());
+    assert!(all_entries(&mut store, &none).is_empty());
 }
 
 #[test]
 fn beyond_the_bound_the_oldest_are_removed_and_counted() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
-    let end = store.keep_alarms(&[], &alarm_entries(1..=150), keep(100));
+    let end = store.keep_alarms(&[], &alarm_entries(1..=150), bound(100));
     assert_eq!(end, Ok(151));
     let page = store.alarm_journal(&AlarmJournalQuery::default()).unwrap();
     assert_eq!(page.removed, 60);
@@ -174,10 +180,10 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
 /// This holds for every program that opens the file.
 #[test]
 fn entries_cannot_be_modified_or_removed() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     store
-        .keep_alarms(&[], &alarm_entries(1..=3), keep(100))
+        .keep_alarms(&[], &alarm_entries(1..=3), bound(100))
         .unwrap();
     drop(store);
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -193,7 +199,7 @@ fn entries_cannot_be_modified_or_removed() {
 /// A store of version 4 gets the tables of alarms, and keeps its content.
 #[test]
 fn store_of_version_4_gets_alarms() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     store.record_start().unwrap();
     drop(store);
@@ -206,7 +212,7 @@ fn store_of_version_4_gets_alarms() {
     assert_eq!(store.record_start().unwrap().count, 2);
     let entries = alarm_entries(1..=2);
     assert_eq!(
-        store.keep_alarms(&kept_alarms(1, 0), &entries, keep(100)),
+        store.keep_alarms(&kept_alarms(1, 0), &entries, bound(100)),
         Ok(2)
     );
     assert_eq!(store.alarms("plant").unwrap().len(), 1);

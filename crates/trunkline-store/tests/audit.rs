@@ -7,7 +7,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{entries, keep, library, open, place};
+use rig::{bound, entries, library, open, store_path};
 use rusqlite::Connection;
 use trunkline_engine::store::{LogBound, Store, StoreErrorKind};
 use trunkline_store::SqliteStore;
@@ -15,7 +15,7 @@ use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
 
 /// Returns all pages of an answer, and their number.
-fn all(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {
+fn all_entries(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {
     let (mut found, mut pages, mut query) = (Vec::new(), 0, query.clone());
     loop {
         let page = store.audit(&query).expect("the audit is readable");
@@ -36,24 +36,24 @@ fn numbers(entries: &[AuditEntry]) -> Vec<u64> {
 /// Behaviour: B-24.
 #[test]
 fn entries_survive_a_restart_and_numbers_continue() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let written = entries(1..=1200);
     let mut store = open(&path);
     assert_eq!(store.audit_end(), Ok(0));
-    store.append_audit(&written[..700], keep(10_000)).unwrap();
+    store.append_audit(&written[..700], bound(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
     assert_eq!(store.audit_end(), Ok(700));
-    store.append_audit(&written[700..], keep(10_000)).unwrap();
+    store.append_audit(&written[700..], bound(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
     let query = AuditQuery::default();
-    assert!(all(&mut store, &query) == (written.clone(), 3));
+    assert!(all_entries(&mut store, &query) == (written.clone(), 3));
     let newest_first = AuditQuery {
         newest_first: true,
         ..AuditQuery::default()
     };
-    let (mut found, _) = all(&mut store, &newest_first);
+    let (mut found, _) = all_entries(&mut store, &newest_first);
     found.reverse();
     assert!(found == written);
     // Saving and removing libraries does not affect the audit.
@@ -65,24 +65,24 @@ fn entries_survive_a_restart_and_numbers_continue() {
 /// A step with an unknown outcome is repeated without doubling entries.
 #[test]
 fn entries_appended_again_exist_once() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let written = entries(1..=30);
-    store.append_audit(&written[..20], keep(100)).unwrap();
-    store.append_audit(&written[10..], keep(100)).unwrap();
-    store.append_audit(&written, keep(100)).unwrap();
-    store.append_audit(&[], keep(100)).unwrap();
-    assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
+    store.append_audit(&written[..20], bound(100)).unwrap();
+    store.append_audit(&written[10..], bound(100)).unwrap();
+    store.append_audit(&written, bound(100)).unwrap();
+    store.append_audit(&[], bound(100)).unwrap();
+    assert_eq!(all_entries(&mut store, &AuditQuery::default()).0, written);
 }
 
 /// Behaviour: B-24.
 #[test]
 fn beyond_the_bound_the_oldest_are_removed_and_counted() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let mut next = 1;
     while next < 1_000 {
-        let last = store.append_audit(&entries(next..=next + 9), keep(100));
+        let last = store.append_audit(&entries(next..=next + 9), bound(100));
         next = last.unwrap() + 1;
     }
     let page = store.audit(&AuditQuery::default()).unwrap();
@@ -102,14 +102,18 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
         .entries
         .iter()
         .rfind(|entry| entry.action == AuditAction::Removed);
-    let removal = removal.expect("it says so");
-    let said = format!(" to {}, from ", page.removed);
-    assert!(removal.new.contains(&said), "{said}: {}", removal.new);
+    let removal = removal.expect("the removal is reported");
+    let expected = format!(" to {}, from ", page.removed);
+    assert!(
+        removal.new.contains(&expected),
+        "{expected}: {}",
+        removal.new
+    );
     assert!(removal.new.contains("from 2023-11-14T"), "{}", removal.new);
     // A smaller bound applies from the next entry on. One entry always stays, so numbers continue.
     let next = last + 1;
     assert_eq!(
-        store.append_audit(&entries(next..=next), keep(0)),
+        store.append_audit(&entries(next..=next), bound(0)),
         Ok(next + 1)
     );
     drop(store);
@@ -129,26 +133,26 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
 /// Behaviour: B-24.
 #[test]
 fn every_removed_entry_is_covered_by_a_later_entry() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
-    let (mut next, mut told) = (1, Vec::new());
+    let (mut next, mut removals) = (1, Vec::new());
     while next < 2_000 {
         let mut written = entries(next..=next + 6);
         for order in &mut written {
             order.action = AuditAction::Deploy;
         }
-        let last = store.append_audit(&written, keep(100)).unwrap();
+        let last = store.append_audit(&written, bound(100)).unwrap();
         if last > next + 6 {
             let query = AuditQuery {
                 from: Some(last),
                 ..AuditQuery::default()
             };
-            told.extend(store.audit(&query).unwrap().entries);
+            removals.extend(store.audit(&query).unwrap().entries);
         }
         next = last + 1;
     }
     let mut end = 0;
-    for entry in &told {
+    for entry in &removals {
         assert_eq!(entry.action, AuditAction::Removed);
         let (_, range) = entry.new.split_once("numbers ").unwrap();
         let (first, rest) = range.split_once(" to ").unwrap();
@@ -158,16 +162,16 @@ fn every_removed_entry_is_covered_by_a_later_entry() {
     }
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!(page.removed, end);
-    assert!(told.len() < 250, "{} in {next} entries", told.len());
+    assert!(removals.len() < 250, "{} in {next} entries", removals.len());
 }
 
 /// Behaviour: B-24.
 #[test]
 fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let written = entries(1..=200);
-    let bound = |seconds: i64| LogBound {
+    let bound_after = |seconds: i64| LogBound {
         entries: 10_000,
         age: Some(Duration::from_secs(100)),
         now: written[0]
@@ -175,8 +179,14 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
             .saturating_add_nanos(seconds * 1_000_000_000),
     };
     // The first entry is a tenth older than allowed, and not more.
-    assert_eq!(store.append_audit(&written[..110], bound(110)), Ok(110));
-    assert_eq!(store.append_audit(&written[110..111], bound(111)), Ok(112));
+    assert_eq!(
+        store.append_audit(&written[..110], bound_after(110)),
+        Ok(110)
+    );
+    assert_eq!(
+        store.append_audit(&written[110..111], bound_after(111)),
+        Ok(112)
+    );
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (11, 101));
     let removal = &page.entries[100];
@@ -186,19 +196,19 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
         removal.new
     );
     // However old all entries are, the last one stays, so numbers continue.
-    assert_eq!(store.append_audit(&[], bound(10_000)), Ok(113));
+    assert_eq!(store.append_audit(&[], bound_after(10_000)), Ok(113));
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (111, 2));
 }
 
 #[test]
 fn queries_find_by_name_person_time_and_number() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let written = entries(1..=2000);
-    store.append_audit(&written, keep(10_000)).unwrap();
+    store.append_audit(&written, bound(10_000)).unwrap();
     let mut found = |query: AuditQuery| {
-        let (found, _) = all(&mut store, &query);
+        let (found, _) = all_entries(&mut store, &query);
         let expected: Vec<u64> = written
             .iter()
             .filter(|entry| query.matches(entry))
@@ -261,11 +271,11 @@ fn queries_find_by_name_person_time_and_number() {
 /// A page takes a bounded time even when it finds nothing.
 #[test]
 fn page_examines_a_bounded_number_of_entries() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     let count = AUDIT_SCAN_MAX as u64 + 100;
     store
-        .append_audit(&entries(1..=count), keep(100_000))
+        .append_audit(&entries(1..=count), bound(100_000))
         .unwrap();
     let query = AuditQuery {
         who: Some("nobody".to_owned()),
@@ -273,7 +283,7 @@ fn page_examines_a_bounded_number_of_entries() {
     };
     let page = store.audit(&query).unwrap();
     assert_eq!((page.entries.len(), page.next), (0, Some(5_001)));
-    assert_eq!(all(&mut store, &query), (Vec::new(), 2));
+    assert_eq!(all_entries(&mut store, &query), (Vec::new(), 2));
 }
 
 /// Other programs that open the file cannot do so either.
@@ -281,9 +291,9 @@ fn page_examines_a_bounded_number_of_entries() {
 /// Behaviour: B-24.
 #[test]
 fn entries_cannot_be_modified_or_removed() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let written = entries(1..=9);
-    open(&path).append_audit(&written, keep(100)).unwrap();
+    open(&path).append_audit(&written, bound(100)).unwrap();
     let file = Connection::open(&path).unwrap();
     for refused in [
         "UPDATE audit SET who = 'somebody else' WHERE number = 4",
@@ -300,37 +310,37 @@ fn entries_cannot_be_modified_or_removed() {
     }
     drop(file);
     let mut store = open(&path);
-    assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
+    assert_eq!(all_entries(&mut store, &AuditQuery::default()).0, written);
     let gap = store
-        .append_audit(&entries(11..=12), keep(100))
+        .append_audit(&entries(11..=12), bound(100))
         .unwrap_err();
     assert!(matches!(gap.kind, StoreErrorKind::Damaged(_)), "{gap}");
-    assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
+    assert_eq!(all_entries(&mut store, &AuditQuery::default()).0, written);
 }
 
 /// A store of the previous version gets an audit, and keeps its content.
 #[test]
 fn store_of_an_older_form_gets_an_audit() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let saved = library("plant", 20);
     let mut store = open(&path);
     store.record_start().unwrap();
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
-    let as_it_was = "DROP TABLE audit; DROP TABLE damaged; DROP TABLE alarm_state; \
+    let downgrade = "DROP TABLE audit; DROP TABLE damaged; DROP TABLE alarm_state; \
                      DROP TABLE alarm_journal; ALTER TABLE start DROP COLUMN sum; \
                      ALTER TABLE start DROP COLUMN engine_id; \
                      ALTER TABLE library DROP COLUMN sum; ALTER TABLE retained DROP COLUMN sum; \
                      PRAGMA user_version = 1;";
-    older.execute_batch(as_it_was).unwrap();
+    older.execute_batch(downgrade).unwrap();
     drop(older);
     let mut store = open(&path);
     let start = store.record_start().unwrap();
     assert_eq!(start.count, 2);
     assert_ne!(start.engine_id, [0; 16]);
     assert_eq!(store.libraries(), Ok(vec![saved]));
-    store.append_audit(&entries(1..=3), keep(10)).unwrap();
+    store.append_audit(&entries(1..=3), bound(10)).unwrap();
     drop(store);
     assert_eq!(open(&path).audit_end(), Ok(3));
 }

@@ -13,7 +13,9 @@ mod rig;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rig::{alarm_entries, entries, keep, kept_alarms, library_with_alarms, open, place, value};
+use rig::{
+    alarm_entries, bound, entries, kept_alarms, library_with_alarms, open, store_path, value,
+};
 use trunkline_engine::store::{
     Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
@@ -46,10 +48,10 @@ fn read(path: &Path) -> Result<Contents, StoreError> {
     })
 }
 
-fn saved() -> (tempfile::TempDir, PathBuf) {
-    let (folder, path) = place();
+fn saved_store() -> (tempfile::TempDir, PathBuf) {
+    let (folder, path) = store_path();
     let mut store = open(&path);
-    store.record_start().expect("there is room");
+    store.record_start().expect("the disk has room");
     let values: Vec<_> = (0..20)
         .map(|number| {
             value(
@@ -60,22 +62,22 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
         .collect();
     store
         .save_library(&library_with_alarms(20, 5))
-        .expect("there is room");
-    store.retain(&values).expect("there is room");
+        .expect("the disk has room");
+    store.retain(&values).expect("the disk has room");
     store
-        .append_audit(&entries(1..=5), keep(100))
-        .expect("there is room");
+        .append_audit(&entries(1..=5), bound(100))
+        .expect("the disk has room");
     store
-        .keep_alarms(&kept_alarms(5, 0), &alarm_entries(1..=5), keep(100))
-        .expect("there is room");
+        .keep_alarms(&kept_alarms(5, 0), &alarm_entries(1..=5), bound(100))
+        .expect("the disk has room");
     drop(store);
     (folder, path)
 }
 
-fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError> {
+fn open_flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError> {
     let mut altered = whole.to_vec();
     altered[bit / 8] ^= 1 << (bit % 8);
-    fs::write(copy, altered).expect("there is room");
+    fs::write(copy, altered).expect("the disk has room");
     let found = read(copy);
     for log in ["copy.db-wal", "copy.db-journal"] {
         let _ = fs::remove_file(copy.with_file_name(log));
@@ -86,11 +88,11 @@ fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError
 /// Every bit of SQLite's header, and bits of other non-zero bytes, drawn with `SEED`.
 #[test]
 fn flipped_bit_is_reported_or_harmless() {
-    let (folder, path) = saved();
-    let whole = fs::read(&path).expect("the file can be changed");
+    let (folder, path) = saved_store();
+    let whole = fs::read(&path).expect("the file is accessible");
     let copy = folder.path().join("copy.db");
-    fs::write(&copy, &whole).expect("there is room");
-    let expected = read(&copy).expect("it is whole");
+    fs::write(&copy, &whole).expect("the disk has room");
+    let expected = read(&copy).expect("the copy is intact");
     assert_eq!((expected.damage.len(), expected.retained.len()), (0, 20));
     let seed = std::env::var("SEED")
         .ok()
@@ -107,33 +109,33 @@ fn flipped_bit_is_reported_or_harmless() {
     let (mut refused, mut confined) = (0, 0);
     for bit in bits {
         let at = format!("seed {seed}, bit {bit}");
-        let found = match flipped(&whole, bit, &copy) {
+        let found = match open_flipped(&whole, bit, &copy) {
             Err(error) => {
-                let told = matches!(
+                let is_reported = matches!(
                     error.kind,
                     StoreErrorKind::Damaged(_) | StoreErrorKind::Newer { .. }
                 );
-                assert!(told, "{at}: {error}");
+                assert!(is_reported, "{at}: {error}");
                 refused += 1;
                 continue;
             }
             Ok(found) => found,
         };
-        let is_told = !found.damage.is_empty();
-        confined += u32::from(is_told);
-        let of = |kind: &str| {
+        let has_damage = !found.damage.is_empty();
+        confined += u32::from(has_damage);
+        let is_damaged = |kind: &str| {
             found
                 .damage
                 .iter()
                 .any(|damage| damage.kind.starts_with(kind))
         };
         assert!(
-            found.start == expected.start || of("count"),
+            found.start == expected.start || is_damaged("count"),
             "{at}: {:?}",
             found.start
         );
         assert!(
-            found.libraries == expected.libraries || of("library"),
+            found.libraries == expected.libraries || is_damaged("library"),
             "{at}"
         );
         for value in &found.retained {
@@ -144,8 +146,8 @@ fn flipped_bit_is_reported_or_harmless() {
         }
         let lost = expected.retained.len() - found.retained.len();
         assert!(
-            lost == 0 || (lost == 1 && of("retained")),
-            "{at}: {lost} values are gone"
+            lost == 0 || (lost == 1 && is_damaged("retained")),
+            "{at}: {lost} values are missing"
         );
         assert_eq!(found.audit.len(), expected.audit.len(), "{at}");
         // The flipped bit may also be in the entry's number.
@@ -165,8 +167,8 @@ fn flipped_bit_is_reported_or_harmless() {
         }
         let lost = expected.alarms.len() - found.alarms.len();
         assert!(
-            lost == 0 || (lost == 1 && of("state of an alarm")),
-            "{at}: {lost} states are gone"
+            lost == 0 || (lost == 1 && is_damaged("state of an alarm")),
+            "{at}: {lost} states are missing"
         );
         assert_eq!(found.journal.len(), expected.journal.len(), "{at}");
         let entries = found.journal.iter().zip(&expected.journal);
@@ -185,18 +187,18 @@ fn flipped_bit_is_reported_or_harmless() {
 /// The rest of the store stays in use, and the damage is reported again at further starts.
 #[test]
 fn a_damaged_value_is_kept_apart_and_named() {
-    let (folder, path) = saved();
-    let whole = fs::read(&path).expect("the file can be changed");
+    let (folder, path) = saved_store();
+    let whole = fs::read(&path).expect("the file is accessible");
     let bytes = [&b"plant/v7"[..]].concat();
     let name = whole
         .windows(bytes.len())
         .rposition(|some| some == bytes)
-        .expect("it is there");
+        .expect("the file exists");
     let copy = folder.path().join("copy.db");
     // The last byte of the number after the name, the type and its length.
     let altered = (name + bytes.len()..name + bytes.len() + 20)
         .find_map(|at| {
-            let found = flipped(&whole, at * 8, &copy).ok()?;
+            let found = open_flipped(&whole, at * 8, &copy).ok()?;
             (found.damage.len() == 1).then_some(found)
         })
         .expect("a value is there");
@@ -206,36 +208,40 @@ fn a_damaged_value_is_kept_apart_and_named() {
     };
     assert_eq!(altered.damage, vec![expected.clone()]);
     assert_eq!(altered.retained.len(), 19);
-    let again = read(&copy).expect("the rest is whole");
+    let again = read(&copy).expect("the rest is intact");
     assert_eq!((again.damage, again.retained.len()), (vec![expected], 19));
 }
 
 #[test]
 fn emptied_store_is_not_treated_as_new() {
-    let (_folder, path) = saved();
-    fs::write(&path, "").expect("the file can be changed");
+    let (_folder, path) = saved_store();
+    fs::write(&path, "").expect("the file is accessible");
     for log in ["store.db-wal", "store.db-shm"] {
         let _ = fs::remove_file(path.with_file_name(log));
     }
-    let error = SqliteStore::open(&path).expect_err("it was a store");
+    let error = SqliteStore::open(&path).expect_err("the file was a store");
     assert!(matches!(error.kind, StoreErrorKind::Damaged(_)), "{error}");
 }
 
 #[test]
 fn store_removed_or_replaced_while_in_use_is_reported() {
-    let (folder, path) = saved();
+    let (folder, path) = saved_store();
     let aside = folder.path().join("aside.db");
     let mut store = open(&path);
     assert_eq!(store.check_place(), Ok(()));
-    fs::rename(&path, &aside).expect("the file can be changed");
-    let is_told = |told: Result<(), StoreError>| {
-        told.map_err(|error| error.kind) == Err(StoreErrorKind::Replaced)
+    fs::rename(&path, &aside).expect("the file is accessible");
+    let is_replaced = |result: Result<(), StoreError>| {
+        result.map_err(|error| error.kind) == Err(StoreErrorKind::Replaced)
     };
-    assert!(is_told(store.check_place()));
-    assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
-    fs::copy(&aside, &path).expect("there is room");
-    assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
-    fs::rename(&aside, &path).expect("the file can be changed");
+    assert!(is_replaced(store.check_place()));
+    assert!(is_replaced(
+        store.retain(&[value("plant/v1", Value::F64(1.0))])
+    ));
+    fs::copy(&aside, &path).expect("the disk has room");
+    assert!(is_replaced(
+        store.retain(&[value("plant/v1", Value::F64(1.0))])
+    ));
+    fs::rename(&aside, &path).expect("the file is accessible");
     assert_eq!(store.check_place(), Ok(()));
     assert_eq!(store.retain(&[value("plant/v1", Value::F64(1.0))]), Ok(()));
 }
@@ -243,18 +249,18 @@ fn store_removed_or_replaced_while_in_use_is_reported() {
 #[test]
 fn store_is_readable_only_by_its_user() {
     use std::os::unix::fs::PermissionsExt;
-    let (_folder, path) = saved();
+    let (_folder, path) = saved_store();
     let mode = |path: &Path| {
         fs::metadata(path)
-            .expect("the file can be changed")
+            .expect("the file is accessible")
             .permissions()
             .mode()
             & 0o777
     };
     assert_eq!(mode(&path), 0o600);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file can be changed");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file is accessible");
     let mut store = open(&path);
-    store.record_start().expect("there is room");
+    store.record_start().expect("the disk has room");
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(&path.with_file_name("store.db-wal")), 0o600, "its log");
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use rig::{library, open, place, value};
+use rig::{library, open, store_path, value};
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{Start, Store, StoreErrorKind, StoredLibrary};
 use trunkline_store::SqliteStore;
@@ -17,21 +17,21 @@ use trunkline_types::{DataType, Value};
 /// Returns the error of opening the store at this path.
 fn error_kind(path: &PathBuf) -> StoreErrorKind {
     SqliteStore::open(path)
-        .expect_err("it cannot be opened")
+        .expect_err("the store cannot be opened")
         .kind
 }
 
 #[test]
 fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
-    let (_folder, path) = place();
-    let first = open(&path).record_start().expect("there is room");
+    let (_folder, path) = store_path();
+    let first = open(&path).record_start().expect("the disk has room");
     assert_eq!(first.count, 1);
     for count in 2..=5 {
         let expected = Start { count, ..first };
         assert_eq!(open(&path).record_start(), Ok(expected));
     }
-    let (_other_folder, other_path) = place();
-    let other = open(&other_path).record_start().expect("there is room");
+    let (_other_folder, other_path) = store_path();
+    let other = open(&other_path).record_start().expect("the disk has room");
     assert_eq!(other.count, 1);
     assert_ne!(other.engine_id, first.engine_id);
 }
@@ -55,18 +55,18 @@ fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
 /// Behaviour: DP-06.
 #[test]
 fn libraries_are_restored_in_order_with_their_states() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let libraries = [library("b", 3), library("a", 0), library("c", 1000)];
     let mut store = open(&path);
     for library in &libraries {
-        store.save_library(library).expect("there is room");
+        store.save_library(library).expect("the disk has room");
     }
     store
         .set_state("a", LibraryState::Stopped)
-        .expect("there is room");
+        .expect("the disk has room");
     store
         .set_state("unknown", LibraryState::Stopped)
-        .expect("there is room");
+        .expect("the disk has room");
     drop(store);
     let mut expected = libraries.to_vec();
     expected[1].state = LibraryState::Stopped;
@@ -75,10 +75,10 @@ fn libraries_are_restored_in_order_with_their_states() {
     // A library that is saved again keeps its place.
     expected[0] = library("b", 7);
     let mut store = open(&path);
-    store.save_library(&expected[0]).expect("there is room");
+    store.save_library(&expected[0]).expect("the disk has room");
     assert_eq!(store.libraries(), Ok(expected.clone()));
-    store.remove_library("a").expect("there is room");
-    store.remove_library("unknown").expect("there is room");
+    store.remove_library("a").expect("the disk has room");
+    store.remove_library("unknown").expect("the disk has room");
     drop(store);
     expected.remove(1);
     assert_eq!(open(&path).libraries(), Ok(expected));
@@ -86,11 +86,11 @@ fn libraries_are_restored_in_order_with_their_states() {
 
 #[test]
 fn retained_values_belong_to_the_variables_of_their_library() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let mut store = open(&path);
     store
         .save_library(&library("plant", 3))
-        .expect("there is room");
+        .expect("the disk has room");
     let values = [
         value("plant/v0", Value::F64(0.5)),
         value("plant/v1", Value::F64(1.5)),
@@ -102,13 +102,13 @@ fn retained_values_belong_to_the_variables_of_their_library() {
         value("plant two/v0", Value::Bool(true)),
         value("plants/v0", Value::Bool(true)),
     ];
-    store.retain(&values).expect("there is room");
-    store.retain(&others).expect("there is room");
+    store.retain(&values).expect("the disk has room");
+    store.retain(&others).expect("the disk has room");
     assert_eq!(store.retained("plant"), Ok(values.to_vec()));
     let newer = value("plant/v1", Value::F64(-1.0));
     store
         .retain(std::slice::from_ref(&newer))
-        .expect("there is room");
+        .expect("the disk has room");
     drop(store);
 
     let mut store = open(&path);
@@ -118,9 +118,9 @@ fn retained_values_belong_to_the_variables_of_their_library() {
     let mut smaller = library("plant", 2);
     smaller.definition.variables[1] =
         trunkline_types::VariableDefinition::new("v1", DataType::Bool);
-    store.save_library(&smaller).expect("there is room");
+    store.save_library(&smaller).expect("the disk has room");
     assert_eq!(store.retained("plant"), Ok(expected[..1].to_vec()));
-    store.remove_library("plant").expect("there is room");
+    store.remove_library("plant").expect("the disk has room");
     assert_eq!(store.retained("plant"), Ok(Vec::new()));
     assert_eq!(store.retained("plan").map(|values| values.len()), Ok(1));
     assert_eq!(
@@ -131,7 +131,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
 
 #[test]
 fn second_engine_learns_that_the_store_is_in_use() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     let first = open(&path);
     assert_eq!(error_kind(&path), StoreErrorKind::InUse);
     drop(first);
@@ -140,36 +140,36 @@ fn second_engine_learns_that_the_store_is_in_use() {
 
 #[test]
 fn foreign_file_is_refused_and_not_modified() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     fs::write(
         &path,
         "this is a letter, not a database, and long enough to be one".repeat(50),
     )
-    .expect("there is room");
-    let before = fs::read(&path).expect("the file can be changed");
+    .expect("the disk has room");
+    let before = fs::read(&path).expect("the file is accessible");
     assert!(matches!(error_kind(&path), StoreErrorKind::Damaged(_)));
-    assert_eq!(fs::read(&path).expect("the file can be changed"), before);
+    assert_eq!(fs::read(&path).expect("the file is accessible"), before);
 
-    let (_folder, path) = place();
-    let other = rusqlite::Connection::open(&path).expect("there is room");
+    let (_folder, path) = store_path();
+    let other = rusqlite::Connection::open(&path).expect("the disk has room");
     other
         .execute_batch("CREATE TABLE recipe (name TEXT)")
-        .expect("there is room");
+        .expect("the disk has room");
     drop(other);
     let StoreErrorKind::Damaged(what) = error_kind(&path) else {
-        panic!("it is no store");
+        panic!("the file is not a store");
     };
     assert!(what.contains("another program"), "{what}");
 }
 
 #[test]
 fn store_of_a_newer_version_is_refused() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     drop(open(&path));
-    let newer = rusqlite::Connection::open(&path).expect("it is there");
+    let newer = rusqlite::Connection::open(&path).expect("the file exists");
     newer
         .pragma_update(None, "user_version", 99)
-        .expect("there is room");
+        .expect("the disk has room");
     drop(newer);
     assert_eq!(
         error_kind(&path),
@@ -182,7 +182,7 @@ fn store_of_a_newer_version_is_refused() {
 
 #[test]
 fn missing_folder_and_folder_instead_of_a_file_are_reported() {
-    let (folder, _) = place();
+    let (folder, _) = store_path();
     let missing = folder.path().join("missing/store.db");
     assert!(matches!(
         error_kind(&missing),
@@ -195,9 +195,9 @@ fn missing_folder_and_folder_instead_of_a_file_are_reported() {
 
 #[test]
 fn read_only_file_is_reported() {
-    let (_folder, path) = place();
+    let (_folder, path) = store_path();
     drop(open(&path));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("the file can be changed");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("the file is accessible");
     if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         eprintln!("this user may write every file: a read-only file cannot be made");
         return;
@@ -208,18 +208,18 @@ fn read_only_file_is_reported() {
 /// A truncated store is opened with all its libraries, or refused as damaged. Altered bytes cause no panic.
 #[test]
 fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
-    let (folder, path) = place();
+    let (folder, path) = store_path();
     let saved = library("plant", 200);
     let mut store = open(&path);
-    store.save_library(&saved).expect("there is room");
+    store.save_library(&saved).expect("the disk has room");
     store
         .retain(&[value("plant/v0", Value::F64(1.0))])
-        .expect("there is room");
+        .expect("the disk has room");
     drop(store);
-    let whole = fs::read(&path).expect("the file can be changed");
+    let whole = fs::read(&path).expect("the file is accessible");
     let copy = folder.path().join("copy.db");
-    let look = |bytes: &[u8]| {
-        fs::write(&copy, bytes).expect("there is room");
+    let open_copy = |bytes: &[u8]| {
+        fs::write(&copy, bytes).expect("the disk has room");
         let found = SqliteStore::open(&copy).and_then(|mut store| {
             store.record_start()?;
             store.retained("plant")?;
@@ -230,9 +230,9 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
         }
         found
     };
-    assert!(look(&whole) == Ok(vec![saved.clone()]));
+    assert!(open_copy(&whole) == Ok(vec![saved.clone()]));
     for cut in (1..whole.len()).step_by(509) {
-        match look(&whole[..cut]) {
+        match open_copy(&whole[..cut]) {
             Err(error) => assert!(matches!(error.kind, StoreErrorKind::Damaged(_)), "{error}"),
             Ok(libraries) => assert!(libraries == [saved.clone()], "cut at {cut}"),
         }
@@ -241,6 +241,6 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
         let mut altered = whole.clone();
         altered[at] ^= 0x55;
         // The change may be reported or not.
-        let _: Result<Vec<StoredLibrary>, _> = look(&altered);
+        let _: Result<Vec<StoredLibrary>, _> = open_copy(&altered);
     }
 }

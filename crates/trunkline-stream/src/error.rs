@@ -222,8 +222,8 @@ fn because(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> String {
             kind: io::ErrorKind::ConnectionRefused,
             text,
         }) if has_port => format!(
-            ": the connection failed ({text}): no program is listening there; start the program \
-             with that endpoint, or check the port"
+            ": no program is listening there ({text}); start the program with that endpoint, or \
+             check the port"
         ),
         Some(cause) => format!(": {cause}"),
     }

@@ -42,13 +42,23 @@ pub enum ReadError {
         holds: TdmsType,
         asked: TdmsType,
     },
-    /// The named scaler does not exist, or none was named and the channel does not have exactly
-    /// one.
-    #[error("{path} has {scalers} DAQmx scalers; specify one of them")]
-    NoScaler {
+    /// The channel has several DAQmx scalers, and none was specified.
+    #[error("{path} has {scaler_count} DAQmx scalers; specify one of them")]
+    SeveralScalers {
         path: ObjectPath,
-        /// The number of its scalers.
-        scalers: usize,
+        scaler_count: usize,
+    },
+    /// The channel has no DAQmx scaler with the specified id.
+    #[error(
+        "{path} has no DAQmx scaler with the id {scale_id}{}",
+        known_ids(known)
+    )]
+    UnknownScaler {
+        path: ObjectPath,
+        /// The id that was specified.
+        scale_id: u32,
+        /// The ids of the channel's scalers.
+        known: Vec<u32>,
     },
     /// The file is damaged at the position of the values.
     #[error("{path}: {finding}")]
@@ -289,18 +299,36 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         if all.is_empty() && scale_id.is_none() {
             return Ok(None);
         }
-        let found = match (all, scale_id) {
-            ([one], None) => Some(one),
-            (_, None) => None,
-            (all, Some(id)) => all.iter().find(|scaler| scaler.scale_id == id),
-        };
-        match found {
-            Some(scaler) => Ok(Some(scaler)),
-            None => Err(ReadError::NoScaler {
+        match (all, scale_id) {
+            ([one], None) => Ok(Some(one)),
+            (_, None) => Err(ReadError::SeveralScalers {
                 path: self.path().clone(),
-                scalers: all.len(),
+                scaler_count: all.len(),
             }),
+            (all, Some(scale_id)) => self.find_scaler(all, scale_id).map(Some),
         }
+    }
+
+    pub(crate) fn find_scaler(
+        &self,
+        scalers: &'a [Scaler],
+        scale_id: u32,
+    ) -> Result<&'a Scaler, ReadError> {
+        let found = scalers.iter().find(|scaler| scaler.scale_id == scale_id);
+        found.ok_or_else(|| ReadError::UnknownScaler {
+            path: self.path().clone(),
+            scale_id,
+            known: scalers.iter().map(|scaler| scaler.scale_id).collect(),
+        })
+    }
+}
+
+/// Returns the ids as the end of a sentence; empty for a channel without scalers.
+fn known_ids(ids: &[u32]) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    match ids.as_slice() {
+        [] => String::new(),
+        ids => format!("; use one of {}", ids.join(", ")),
     }
 }
 

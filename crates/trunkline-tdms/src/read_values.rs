@@ -98,9 +98,8 @@ impl<R: ReadAt> Channel<'_, R> {
 
     /// Same as [`read`](Self::read), for one scaler of a DAQmx channel.
     pub fn read_scaler(&self, scale_id: u32, start: u64, count: u64) -> Result<Values, ReadError> {
-        let scaler = self.scalers().iter().find(|s| s.scale_id == scale_id);
-        let data_type = scaler.map_or(TdmsType::Void, |scaler| scaler.data_type);
-        self.read_as(data_type, start, count, Some(scale_id))
+        let scaler = self.find_scaler(self.scalers(), scale_id)?;
+        self.read_as(scaler.data_type, start, count, Some(scale_id))
     }
 
     /// Reads numbers of any type as 64-bit floats, without scales. Returns their number.
@@ -160,9 +159,9 @@ impl<R: ReadAt> Channel<'_, R> {
         match self.scalers() {
             [] => Ok(self.data_type()),
             [one] => Ok(one.data_type),
-            all => Err(ReadError::NoScaler {
+            all => Err(ReadError::SeveralScalers {
                 path: self.path().clone(),
-                scalers: all.len(),
+                scaler_count: all.len(),
             }),
         }
     }

@@ -263,6 +263,9 @@ fn daqmx_channels_have_several_scalers_buffers_and_byte_orders() {
         assert_eq!(a.read_scaler(1, 0, 99).unwrap(), bytes_of);
         let error = a.read(0, 1).unwrap_err().to_string();
         assert_eq!(error, "/'g'/'a' has 2 DAQmx scalers; specify one of them");
+        let error = a.read_scaler(7, 0, 1).unwrap_err().to_string();
+        let sentence = "/'g'/'a' has no DAQmx scaler with the id 7; use one of 0, 1";
+        assert_eq!(error, sentence);
         let b = file.channel(&ObjectPath::channel("g", "b")).unwrap();
         assert_eq!(b.read(0, 99).unwrap(), Values::I32(vec![10, 11, 10, 11]));
     }

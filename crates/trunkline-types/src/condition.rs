@@ -32,7 +32,7 @@ pub struct Condition {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{text:?} is not a condition: write a field, one of = != ~ < >, and a value, such as units=degC"
+    "{text:?} is not a condition: use a field, an operator (=, !=, ~, < or >) and a value, such as units=degC"
 )]
 pub struct ConditionError {
     text: String,

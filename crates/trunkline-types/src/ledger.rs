@@ -9,7 +9,7 @@
 ///
 /// `offered = written + unchanged + superseded + refused + unknown + fifo_overflow + upstream_lost`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct UpstreamLedger {
+pub struct WriteLedger {
     /// Writes that reached the variable; a write answered with would-block does not count as
     /// offered.
     pub offered: u64,
@@ -91,7 +91,7 @@ pub struct ClientLedger {
     pub repaired: u64,
 }
 
-impl UpstreamLedger {
+impl WriteLedger {
     /// Returns true if every write offered is accounted for.
     pub fn is_balanced(&self) -> bool {
         let Self {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_cause_counts_in_the_upstream_identity() {
-        let ledger = UpstreamLedger {
+        let ledger = WriteLedger {
             offered: 28,
             written: 1,
             unchanged: 2,
@@ -171,13 +171,13 @@ mod tests {
         };
         assert!(ledger.is_balanced());
         assert!(
-            !UpstreamLedger {
+            !WriteLedger {
                 unknown: 6,
                 ..ledger
             }
             .is_balanced()
         );
-        assert!(UpstreamLedger::default().is_balanced());
+        assert!(WriteLedger::default().is_balanced());
     }
 
     #[test]

@@ -31,12 +31,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         session.engine_name, session.epoch
     );
 
-    let read = OpenOptions {
-        read: true,
+    let options = OpenOptions {
+        include_readings: true,
         ..OpenOptions::default()
     };
     let names = ["rig/pump1/pressure", "rig/pump1/presure"];
-    let opened = client.open(&names, read, TIMEOUT)?;
+    let opened = client.open(&names, options, TIMEOUT)?;
     for (name, result) in names.iter().zip(&opened) {
         match result {
             Ok(opened) => println!("{name} = {:?}", opened.reading.as_ref().map(|r| &r.sample)),
@@ -47,14 +47,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pressure = client.variable::<f64>("rig/pump1/pressure", TIMEOUT)?;
     println!("as an f64: {}", pressure.get(TIMEOUT)?);
 
-    let all = client.subscribe(&names[..1], Contract::ALL, SubscribeOptions::default())?;
+    let updates = client.subscribe(&names[..1], Contract::ALL, SubscribeOptions::default())?;
     let writes = [2.5, 2.6, 2.7].map(|v| Write::new(pressure.reference(), Value::F64(v)));
     for outcome in client.write(writes, TIMEOUT)? {
         println!("{outcome:?}");
     }
     let mut readings = 0;
     while readings < 4 {
-        match all.next(Some(TIMEOUT)) {
+        match updates.next(Some(TIMEOUT)) {
             Some(Event::Reading { reading, .. }) => {
                 readings += 1;
                 println!(
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .into_iter()
         .flatten()
     {
-        println!("{}: {:?}", info.name, info.upstream);
+        println!("{}: {:?}", info.name, info.write_ledger);
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         only_changes: false,
         ..SubscribeOptions::default()
     };
-    let calls = client.on_change(&[":/20"], Contract::Last(100), options, move |event| {
+    let callbacks = client.on_change(&[":/20"], Contract::Last(100), options, move |event| {
         let Event::Reading { reading, .. } = event else {
             return;
         };
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     client.write([set(5), set(5), set(6)], TIMEOUT)?;
     while is_done.recv_timeout(TIMEOUT)? != Value::I32(6) {}
-    drop(calls);
+    drop(callbacks);
 
     // Ten values at once: those that wait when a newer one is made are superseded by it.
     let newest = (10..20).map(|value| Write::newest(count, Value::I32(value)));

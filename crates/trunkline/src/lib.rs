@@ -65,9 +65,9 @@ pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Comparison, Condition, ConnectionState, Event,
     FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease,
-    LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step,
-    SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts,
-    WriteMode, WriteOutcome,
+    LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, ReadingBuffer, ReadingRef, Snapshot,
+    Step, SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -104,5 +104,5 @@ pub mod proto {
     pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-    pub use trunkline_proto::{Disconnect, Fault, FaultCode, Throughput, VersionMismatch};
+    pub use trunkline_proto::{Disconnect, Fault, FaultCode, ThroughputMode, VersionMismatch};
 }

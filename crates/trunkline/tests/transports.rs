@@ -8,7 +8,7 @@ mod following;
 use std::time::Duration;
 
 use following::{TIMEOUT, wait_for};
-use trunkline::proto::Throughput;
+use trunkline::proto::ThroughputMode;
 use trunkline::types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
 use trunkline::{
     Client, ConnectOptions, Engine, EngineOptions, Event, SubscribeOptions, Subscription, Write,
@@ -38,13 +38,13 @@ fn url(engine: &Engine) -> String {
 
 fn gathering(engine: &Engine, delay: Duration) -> Client {
     let mut options = ConnectOptions::new(&url(engine)).unwrap();
-    options.throughput = Some(Throughput {
+    options.throughput_mode = Some(ThroughputMode {
         delay,
-        ..Throughput::DEFAULT
+        ..ThroughputMode::DEFAULT
     });
     let client = Client::connect_with(&options).unwrap();
     client.wait_connected(TIMEOUT).unwrap();
-    assert_eq!(client.throughput(), options.throughput);
+    assert_eq!(client.throughput_mode(), options.throughput_mode);
     client
 }
 
@@ -119,10 +119,10 @@ fn dropped_client_sends_its_gathered_data() {
 #[test]
 fn only_bounded_buffers_lose_updates_and_they_report_it() {
     const WRITES: u64 = 20_000;
-    for throughput in [None, Some(Throughput::DEFAULT)] {
+    for throughput_mode in [None, Some(ThroughputMode::DEFAULT)] {
         let engine = engine();
         let mut options = ConnectOptions::new(&url(&engine)).unwrap();
-        options.throughput = throughput;
+        options.throughput_mode = throughput_mode;
         let client = Client::connect_with(&options).unwrap();
         // Written once before there is a subscription, so that each begins with this update.
         let count = engine.variable::<u64>("rig/count").unwrap();

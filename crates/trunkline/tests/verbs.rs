@@ -23,8 +23,8 @@ const BY_HAND: [(&str, &[&str], &str); 7] = [
     ("aio::Client", &["variable"], "typed"),
     (
         "polled::Client",
-        &["read_page"],
-        "the page is given and taken back",
+        &["read_into"],
+        "the buffer is given and taken back",
     ),
     ("Variable<C, T>", &["reference"], "the same in every form"),
     ("Variable<Client, T>", &["get", "put", "read"], "typed"),

@@ -1,4 +1,5 @@
-//! Mass and energy: exact in the books, and equal to an independent integration of the flows.
+//! Tests that mass and energy balance exactly in the books, and agree with an independent
+//! integration of the flows.
 
 use proptest::prelude::*;
 use trunkline_types::Value;
@@ -35,7 +36,8 @@ impl Sum {
     }
 }
 
-/// Independent meters: they read flows and states, and do not use the accounts.
+/// Meters that integrate the flows independently of the books. Only the enthalpy of the water in
+/// the tank comes from an account.
 #[derive(Default)]
 struct Meters {
     mass_in: Sum,
@@ -66,8 +68,8 @@ impl Enthalpies {
 }
 
 impl Meters {
-    /// Counts the flows of a step with the enthalpies from before the step.
-    fn count(&mut self, flows: &Flows, of: &Enthalpies) {
+    /// Adds the flows of a step, with the enthalpies from before the step.
+    fn count(&mut self, flows: &Flows, enthalpies: &Enthalpies) {
         let dt = p::STEP_SECONDS;
         for flow in [flows.make_up, flows.condensate, flows.fuel, flows.air] {
             self.mass_in.add(flow * dt);
@@ -79,25 +81,25 @@ impl Meters {
         for flow in [steam, flows.blow_down, flows.overflow, gas] {
             self.mass_out.add(flow * dt);
         }
-        let air = flows.air * p::AIR_CAPACITY * p::AMBIENT;
-        let water = flows.make_up * of.make_up + flows.condensate * of.condensate;
-        for power in [water, flows.fire, air, flows.pump] {
+        let air = flows.air * p::AIR_HEAT_CAPACITY * p::AMBIENT_TEMPERATURE;
+        let water = flows.make_up * enthalpies.make_up + flows.condensate * enthalpies.condensate;
+        for power in [water, flows.combustion_power, air, flows.pump_power] {
             self.energy_in.add(power * dt);
         }
-        let water = flows.blow_down * of.water + flows.overflow * of.tank;
+        let water = flows.blow_down * enthalpies.water + flows.overflow * enthalpies.tank;
         for power in [
-            steam * of.steam,
+            steam * enthalpies.steam,
             water,
-            flows.flue,
-            flows.loss,
-            flows.tank_loss,
+            flows.flue_heat,
+            flows.metal_heat_loss,
+            flows.tank_heat_loss,
         ] {
             self.energy_out.add(power * dt);
         }
     }
 }
 
-fn held(plant: &Plant) -> (f64, f64) {
+fn stored_mass_and_energy(plant: &Plant) -> (f64, f64) {
     let stored = plant.books.stored();
     (
         stored.mass as f64 / MASS_UNITS,
@@ -110,7 +112,7 @@ fn set(plant: &mut Plant, target: Target, value: Value) {
     let _ = apply(plant, target, "test", "", &value);
 }
 
-const NUMBERS: [Target; 8] = [
+const NUMERIC_TARGETS: [Target; 8] = [
     Target::LevelSetpoint,
     Target::Feed,
     Target::PressureSetpoint,
@@ -121,19 +123,24 @@ const NUMBERS: [Target; 8] = [
     Target::Valve(Tag::FV105),
 ];
 
-/// Performs an action of an operator: sets a number within its limits, a mode, a reset or the vent.
-fn act(plant: &mut Plant, what: u8, share: f64) {
-    match NUMBERS.get(usize::from(what)) {
+/// Performs an operator action: sets a number within its limits, selects a mode, opens or closes
+/// the vent, or resets the burner.
+fn perform_action(plant: &mut Plant, action: u8, fraction: f64) {
+    match NUMERIC_TARGETS.get(usize::from(action)) {
         Some(target) => {
             let (low, high) = limits(*target).unwrap();
-            set(plant, *target, Value::F64(low + (high - low) * share));
+            set(plant, *target, Value::F64(low + (high - low) * fraction));
         }
         None => {
-            let mode = [OFF, MANUAL, AUTO][(share * 2.99) as usize].clone();
-            match what {
+            let mode = [OFF, MANUAL, AUTO][(fraction * 2.99) as usize].clone();
+            match action {
                 8 => set(plant, Target::PumpMode, mode),
                 9 => set(plant, Target::BurnerMode, mode),
-                10 => set(plant, Target::Valve(Tag::XV110), Value::Bool(share > 0.7)),
+                10 => set(
+                    plant,
+                    Target::Valve(Tag::XV110),
+                    Value::Bool(fraction > 0.7),
+                ),
                 _ => set(plant, Target::BurnerReset, Value::Bool(true)),
             }
         }
@@ -150,20 +157,20 @@ fn assert_sane(plant: &Plant) {
     );
     assert!(
         (0.0..102.0).contains(&plant.tank_level()),
-        "tank {} %",
+        "tank level {} %",
         plant.tank_level()
     );
     assert!(
         (5.0..110.0).contains(&plant.tank_temperature),
-        "{} °C",
+        "tank temperature {} °C",
         plant.tank_temperature
     );
     assert!(
         (15.0..280.0).contains(&plant.metal_temperature),
-        "{} °C",
+        "metal temperature {} °C",
         plant.metal_temperature
     );
-    assert!(plant.drum.liquid > 0.0 && plant.drum.vapour > 0.0);
+    assert!(plant.drum.liquid_mass > 0.0 && plant.drum.vapour_mass > 0.0);
 }
 
 #[test]
@@ -173,10 +180,10 @@ fn transfer_moves_the_same_amount_between_accounts() {
     books.transfer(Account::MakeUp, Account::Tank, 1.0 / 3.0, 0.1);
     books.transfer(Account::Drum, Account::SteamUser, 0.05, 1.0);
     assert_eq!(books.imbalance(), Balance::default());
-    let kept = |mass, energy| Balance { mass, energy };
-    assert_eq!(books[Account::Drum], kept(50_000_000_000, 1_333_333));
-    assert_eq!(books.received(), kept(333_333_333_333, 100_000));
-    assert_eq!(books.delivered(), kept(50_000_000_000, 1_000_000));
+    let balance = |mass, energy| Balance { mass, energy };
+    assert_eq!(books[Account::Drum], balance(50_000_000_000, 1_333_333));
+    assert_eq!(books.received(), balance(333_333_333_333, 100_000));
+    assert_eq!(books.delivered(), balance(50_000_000_000, 1_000_000));
 }
 
 #[test]
@@ -190,12 +197,12 @@ fn nan_inputs_have_no_effect() {
 fn mass_and_energy_are_conserved_over_24_hours() {
     let mut plant = Plant::new(7);
     let (mut meters, table) = (Meters::default(), Table::new());
-    let (mass_before, energy_before) = held(&plant);
+    let (mass_before, energy_before) = stored_mass_and_energy(&plant);
     let mut rng = fastrand::Rng::with_seed(99);
     for step in 0..864_000u32 {
         // The operator changes something every ten minutes.
         if step % 6_000 == 5_999 {
-            act(&mut plant, rng.u8(0..12), rng.f64());
+            perform_action(&mut plant, rng.u8(0..12), rng.f64());
         }
         let enthalpies = Enthalpies::of(&plant, &table);
         plant.step();
@@ -214,13 +221,13 @@ fn mass_and_energy_are_conserved_over_24_hours() {
             );
         }
     }
-    let (mass, energy) = held(&plant);
+    let (mass, energy) = stored_mass_and_energy(&plant);
     let mass_error = meters.mass_in.total() - meters.mass_out.total() - (mass - mass_before);
     let energy_error =
         meters.energy_in.total() - meters.energy_out.total() - (energy - energy_before);
     let mass_error = mass_error.abs() / meters.mass_in.total();
     let energy_error = energy_error.abs() / meters.energy_in.total();
-    println!("relative to what went in: mass {mass_error:e}, energy {energy_error:e}");
+    println!("error relative to the total input: mass {mass_error:e}, energy {energy_error:e}");
     assert!(mass_error < 1e-9, "mass: {mass_error:e}");
     assert!(energy_error < 1e-9, "energy: {energy_error:e}");
 }
@@ -229,13 +236,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_setpoints_conserve_mass_and_energy_within_limits(
+    fn any_operator_actions_keep_balances_exact_and_plant_within_limits(
         seed in any::<u64>(),
         actions in prop::collection::vec((0u8..12, 0.0..1.0f64, 1u32..3_000), 1..24),
     ) {
         let mut plant = Plant::new(seed);
-        for (what, share, steps) in actions {
-            act(&mut plant, what, share);
+        for (action, fraction, steps) in actions {
+            perform_action(&mut plant, action, fraction);
             for _ in 0..steps {
                 plant.step();
             }

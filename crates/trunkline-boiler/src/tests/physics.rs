@@ -8,11 +8,15 @@ use trunkline_io::SendRefusal;
 const RUN: Value = Value::Enum(3);
 const TRIP: Value = Value::Enum(4);
 
-/// Runs until a condition holds. Returns the seconds it took.
-fn until(rig: &mut Rig, at_most: f64, mut holds: impl FnMut(&mut Rig) -> bool) -> Option<f64> {
+/// Runs until a condition is met, for at most `seconds_max`. Returns the elapsed seconds.
+fn until(
+    rig: &mut Rig,
+    seconds_max: f64,
+    mut condition: impl FnMut(&mut Rig) -> bool,
+) -> Option<f64> {
     let mut seconds = 0.0;
-    while seconds < at_most {
-        if holds(rig) {
+    while seconds < seconds_max {
+        if condition(rig) {
             return Some(seconds);
         }
         rig.run(0.5);
@@ -66,12 +70,13 @@ fn feed_at_80_percent_takes_the_level_past_85_within_20_seconds() {
 fn high_water_closes_the_feed_valve_and_then_releases_it() {
     let mut rig = Rig::new(3);
     rig.set("boiler/feed", Value::F64(80.0));
-    let held = |rig: &mut Rig| rig.read("boiler/protection/high_water").0 == Value::Bool(true);
-    until(&mut rig, 60.0, held).unwrap();
+    let is_high_water =
+        |rig: &mut Rig| rig.read("boiler/protection/high_water").0 == Value::Bool(true);
+    until(&mut rig, 60.0, is_high_water).unwrap();
     rig.run(9.0);
     assert_eq!(rig.read("valves/FV101/closed").0, Value::Bool(true));
     assert!(rig.number("boiler/feedwater/flow") < 0.05);
-    until(&mut rig, 120.0, |rig| !held(rig)).unwrap();
+    until(&mut rig, 120.0, |rig| !is_high_water(rig)).unwrap();
     rig.run(5.0);
     assert!(rig.number("boiler/feedwater/flow") > 1.0);
 }
@@ -177,7 +182,7 @@ fn a_burner_in_auto_stops_at_too_little_demand_and_starts_again() {
     until(&mut rig, 600.0, |rig| state(rig) == OFF).unwrap();
     assert!(
         rig.number("boiler/drum/pressure") < 12.5,
-        "no safety valve for a stop in AUTO"
+        "the safety valve lifted when the burner stopped in AUTO"
     );
     rig.set("boiler/steam/demand", Value::F64(60.0));
     until(&mut rig, 600.0, |rig| state(rig) == RUN).unwrap();
@@ -186,7 +191,7 @@ fn a_burner_in_auto_stops_at_too_little_demand_and_starts_again() {
 }
 
 #[test]
-fn more_draw_lowers_the_pressure_and_swells_the_level_before_it_falls() {
+fn more_demand_lowers_the_pressure_and_swells_the_level_before_it_falls() {
     let mut rig = Rig::new(8);
     rig.set("boiler/steam/variation", Value::F64(0.0));
     rig.run(300.0);

@@ -53,7 +53,7 @@ fn every_kind_of_type_exists() {
     for ty in plain {
         assert!(types.contains(&ty), "no variable of type {ty}");
     }
-    let has = |of: fn(&DataType) -> bool| types.iter().any(of);
+    let has = |predicate: fn(&DataType) -> bool| types.iter().any(predicate);
     assert!(has(|ty| matches!(ty, DataType::Enum(_))));
     assert!(has(
         |ty| matches!(ty, DataType::Array(array) if array.shape.len() == 1)
@@ -369,8 +369,8 @@ fn waveform_continues_where_the_last_one_ended() {
         seam <= step(first_samples) * 1.2,
         "a step of {seam} between waveforms"
     );
-    let effective = rig.number("boiler/vibration/effective");
-    assert!((0.5..2.0).contains(&effective), "{effective}");
+    let rms = rig.number("boiler/vibration/effective");
+    assert!((0.5..2.0).contains(&rms), "{rms}");
 }
 
 #[test]
@@ -383,10 +383,10 @@ fn telegram_matches_its_description() {
     assert_eq!(&bytes[..2], b"TL");
     let level = i16::from_le_bytes([bytes[8], bytes[9]]);
     assert!((f64::from(level) / 100.0 - rig.server.plant.level).abs() < 0.02);
-    let sum = bytes[..12]
-        .iter()
-        .fold(0u16, |sum, byte| sum.wrapping_add(u16::from(*byte)));
-    assert_eq!(u16::from_le_bytes([bytes[12], bytes[13]]), sum);
+    let checksum = bytes[..12].iter().fold(0u16, |checksum, byte| {
+        checksum.wrapping_add(u16::from(*byte))
+    });
+    assert_eq!(u16::from_le_bytes([bytes[12], bytes[13]]), checksum);
 }
 
 #[test]

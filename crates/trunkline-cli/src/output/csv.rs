@@ -96,12 +96,12 @@ pub(crate) struct Row {
 /// Parses rows; empty lines are skipped. An error contains its line number.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let (mut line, mut counted) = (1, 0);
-    let mut line_at = |at| {
-        line += text[counted..at].matches('\n').count();
-        counted = at;
+    let mut line_at = |position| {
+        line += text[counted..position].matches('\n').count();
+        counted = position;
         line
     };
-    let rows = parse_csv(text).map_err(|(at, error)| (line_at(at), error))?;
+    let rows = parse_csv(text).map_err(|(position, error)| (line_at(position), error))?;
     let rows = rows.into_iter().map(|cells| Row {
         line: line_at(cells.first().map_or(0, |cell| cell.at)),
         cells: cells.into_iter().map(|cell| cell.text).collect(),
@@ -112,7 +112,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, metadata, reading as specimen, with_bad_quality};
+    use crate::output::fixtures::{T, metadata, reading as reading_fixture, with_bad_quality};
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
@@ -147,7 +147,7 @@ mod tests {
         let metadata = metadata();
         for (reading, expected) in [
             (
-                specimen(),
+                reading_fixture(),
                 "boiler/level,2026-11-20T21:39:04.123456789Z,72.41,f64,%,good,,12,48213,0",
             ),
             (

@@ -8,7 +8,7 @@ use super::values::ValueStyle;
 use crate::terminal::{Style, Terminal, escaped, padded, tabbed};
 
 #[derive(Debug)]
-pub(crate) struct HumanForm {
+pub(crate) struct HumanFormat {
     pub(crate) terminal: Terminal,
     /// True for aligned columns, false for columns separated by tabs.
     pub(crate) is_table: bool,
@@ -20,7 +20,7 @@ pub(crate) struct HumanForm {
     pub(crate) name_width: usize,
 }
 
-impl HumanForm {
+impl HumanFormat {
     pub(crate) fn line(&mut self, view: &ReadingView<'_>) -> String {
         let value = self.value(view);
         self.line_with(view, &[&value])

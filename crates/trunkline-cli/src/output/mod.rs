@@ -22,10 +22,10 @@ use trunkline_types::{DataType, Reading, Timestamp};
 use self::times::Times;
 
 /// Formats a number of things with the singular or plural of their word.
-pub(crate) fn counted(count: u64, one: &str) -> String {
+pub(crate) fn counted(count: u64, noun: &str) -> String {
     match count {
-        1 => format!("1 {one}"),
-        _ => format!("{count} {one}s"),
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
     }
 }
 
@@ -97,7 +97,7 @@ impl<'a> ReadingView<'a> {
 }
 
 #[cfg(test)]
-pub(crate) mod specimen {
+pub(crate) mod fixtures {
     //! Readings for tests of the output formats.
 
     use std::time::Duration;

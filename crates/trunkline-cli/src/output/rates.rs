@@ -4,7 +4,7 @@ use trunkline_types::Lost;
 
 use super::record::{JsonSchema, Record, Serialize, Table};
 use super::values::{Amount, ValueStyle, WideInt};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Style, Terminal, escaped, padded};
 use crate::{CliError, Problem};
@@ -56,7 +56,7 @@ impl Record for RateEvent {
 #[derive(Debug)]
 pub(crate) struct RatePrinter {
     terminal: Terminal,
-    form: Form,
+    format: OutputFormat,
     values: ValueStyle,
     name_width: usize,
     table: Table,
@@ -74,7 +74,7 @@ impl RatePrinter {
         }
         Ok(Self {
             terminal: terminal.clone(),
-            form: settings.form,
+            format: settings.output_format,
             values: settings.values,
             name_width,
             table: Table::new(settings, terminal, RateEvent::COLUMNS, false)?,
@@ -85,13 +85,13 @@ impl RatePrinter {
     pub(crate) fn print(&mut self, name: &str, rate: Rate, seconds: f64) -> Result<(), CliError> {
         let per_second = rate.readings as f64 / seconds;
         let (lost, coalesced) = (rate.lost.count(), rate.lost.coalesced);
-        if self.form != Form::Table {
+        if self.format != OutputFormat::Table {
             return self.table.push(&RateEvent::Rate {
                 name: name.to_owned(),
                 rate: Amount(per_second),
                 lost: lost.map(|count| self.values.int_or_text(count)),
                 coalesced: self.values.int_or_text(coalesced),
-                unknown: if self.form == Form::Csv {
+                unknown: if self.format == OutputFormat::Csv {
                     ""
                 } else {
                     "unknown"

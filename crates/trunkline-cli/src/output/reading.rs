@@ -168,8 +168,8 @@ mod tests {
     use trunkline_types::{Lost, Value};
 
     use super::*;
+    use crate::output::fixtures::{T, metadata, reading as reading_fixture, with_bad_quality};
     use crate::output::record::json;
-    use crate::output::specimen::{T, metadata, reading as specimen, with_bad_quality};
 
     fn text(reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_good_reading_has_the_documented_keys_in_their_order() {
         assert_eq!(
-            text(&specimen()),
+            text(&reading_fixture()),
             "{\"v\":1,\"name\":\"boiler/level\",\"ts\":\"2026-11-20T21:39:04.123456789Z\",\
              \"value\":72.41,\"type\":\"f64\",\"units\":\"%\",\"q\":\"good\",\"epoch\":12,\
              \"seq\":48213,\"lost\":0}"
@@ -207,7 +207,7 @@ mod tests {
                 unknown: true,
                 ..Lost::NONE
             },
-            ..specimen()
+            ..reading_fixture()
         };
         assert!(
             text(&reading).contains("\"lost\":null"),
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn source_without_a_value_is_not_shown_as_zero() {
-        let mut reading = specimen();
+        let mut reading = reading_fixture();
         reading.sample.quality = trunkline_types::Quality::bad(Reason::NoValue);
         let text = text(&reading);
         assert!(
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn nothing_written_yet_is_null_without_a_time() {
-        let mut reading = specimen();
+        let mut reading = reading_fixture();
         reading.position = Position {
             epoch: 12,
             sequence: 0,

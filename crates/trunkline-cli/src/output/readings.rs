@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use trunkline_types::{Position, Timestamp};
 
-use super::human::HumanForm;
+use super::human::HumanFormat;
 use super::reading::Reading;
 use super::record::{JsonSchema, Serialize, json};
 use super::template::Template;
@@ -11,7 +11,7 @@ use super::times::TimeColumn;
 use super::values::{ValueStyle, WideInt};
 use super::{ReadingView, csv};
 use crate::CliError;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::settings::{Columns, Settings};
 use crate::terminal::Terminal;
 
@@ -23,7 +23,7 @@ pub(crate) struct ReadingPrinter {
 
 #[derive(Debug)]
 enum Kind {
-    Human(Box<HumanForm>),
+    Human(Box<HumanFormat>),
     Template {
         template: Template,
         values: ValueStyle,
@@ -64,14 +64,14 @@ impl ReadingPrinter {
         let values = settings.values;
         let is_wide = settings.columns == Columns::Wide;
         let in_time = options.with_time || is_wide;
-        let kind = match (settings.form, &settings.columns) {
-            (Form::Json | Form::Jsonl, _) => {
-                if settings.form == Form::Json {
+        let kind = match (settings.output_format, &settings.columns) {
+            (OutputFormat::Json | OutputFormat::Jsonl, _) => {
+                if settings.output_format == OutputFormat::Json {
                     terminal.begin_list();
                 }
                 Kind::Json(values)
             }
-            (Form::Csv, _) => {
+            (OutputFormat::Csv, _) => {
                 terminal.line(&csv::line(&csv::HEADER))?;
                 Kind::Csv(values)
             }
@@ -80,9 +80,9 @@ impl ReadingPrinter {
                 values,
                 time: settings.times.column(true, options.started),
             },
-            (form, columns) => Kind::Human(Box::new(HumanForm {
+            (format, columns) => Kind::Human(Box::new(HumanFormat {
                 terminal: terminal.clone(),
-                is_table: form == Form::Table,
+                is_table: format == OutputFormat::Table,
                 is_terse: *columns == Columns::Terse,
                 is_wide,
                 values,
@@ -98,7 +98,7 @@ impl ReadingPrinter {
 
     pub(crate) fn print(&mut self, view: &ReadingView<'_>) -> Result<(), CliError> {
         let line = match &mut self.kind {
-            Kind::Human(form) => form.line(view),
+            Kind::Human(format) => format.line(view),
             Kind::Template {
                 template,
                 values,
@@ -112,9 +112,9 @@ impl ReadingPrinter {
 
     pub(crate) fn print_change(&mut self, change: &Change<'_>) -> Result<(), CliError> {
         let line = match &mut self.kind {
-            Kind::Human(form) => {
-                let old = change.old.map(|old| form.value(old));
-                form.change(old.as_deref(), &change.new, change.remark)
+            Kind::Human(format) => {
+                let old = change.old.map(|old| format.value(old));
+                format.change(old.as_deref(), &change.new, change.remark)
             }
             Kind::Json(values) => json(&Written::new(change, *values)),
             _ => return self.print(&change.new),

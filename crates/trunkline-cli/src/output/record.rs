@@ -7,7 +7,7 @@ pub(crate) use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::csv;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Style, Terminal, escaped, padded, tabbed, width};
 use crate::{CliError, Problem};
@@ -65,7 +65,7 @@ pub(crate) fn json(record: &impl Serialize) -> String {
 #[derive(Debug)]
 pub(crate) struct Table {
     terminal: Terminal,
-    form: Form,
+    format: OutputFormat,
     is_terse: bool,
     columns: Vec<&'static str>,
     is_headed: bool,
@@ -86,14 +86,14 @@ impl Table {
             let sentence = "--format is for readings: get, monitor and put; use -t for names only";
             return Err(Problem::usage(sentence).into());
         }
-        match settings.form {
-            Form::Json => terminal.begin_list(),
-            Form::Csv => terminal.line(&csv::line(columns))?,
+        match settings.output_format {
+            OutputFormat::Json => terminal.begin_list(),
+            OutputFormat::Csv => terminal.line(&csv::line(columns))?,
             _ => {}
         }
         Ok(Self {
             terminal: terminal.clone(),
-            form: settings.form,
+            format: settings.output_format,
             is_terse: settings.columns == Columns::Terse,
             columns: columns.to_vec(),
             is_headed,
@@ -110,7 +110,7 @@ impl Table {
     }
 
     pub(crate) fn push(&mut self, record: &impl Record) -> Result<(), CliError> {
-        if self.form.is_json() {
+        if self.format.is_json() {
             return self.terminal.line(&json(record));
         }
         let object = serde_json::to_value(record).unwrap_or_default();
@@ -127,13 +127,13 @@ impl Table {
         mut cells: Vec<String>,
         style: Style,
     ) -> Result<(), CliError> {
-        if self.form.is_for_people() {
+        if self.format.is_for_people() {
             // A cell must not move the cursor or start another column.
             cells.iter_mut().for_each(|cell| *cell = escaped(cell));
         }
         let texts = || cells.iter().map(String::as_str);
-        let line = match self.form {
-            Form::Table if !self.is_terse => {
+        let line = match self.format {
+            OutputFormat::Table if !self.is_terse => {
                 let Some(mut widths) = self.following.take() else {
                     self.rows.push((cells, style));
                     return Ok(());
@@ -143,7 +143,7 @@ impl Table {
                 self.following = Some(widths);
                 line
             }
-            Form::Csv => csv::line(&texts().collect::<Vec<_>>()),
+            OutputFormat::Csv => csv::line(&texts().collect::<Vec<_>>()),
             _ if self.is_terse => texts().next().unwrap_or_default().to_owned(),
             _ => tabbed(texts()),
         };

@@ -1,4 +1,4 @@
-//! `--format`: readings in a form that the user defines.
+//! `--format`: prints readings with a template of the user.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ pub(crate) struct Template(Vec<Part>);
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part {
     Text(String),
-    Word(&'static str),
+    Placeholder(&'static str),
 }
 
-const WORDS: [&str; 13] = [
+const PLACEHOLDERS: [&str; 13] = [
     "name",
     "value",
     "units",
@@ -35,7 +35,7 @@ const WORDS: [&str; 13] = [
 ];
 
 impl Template {
-    /// Parses a template: words in braces, `{{` and `}}` for braces, `\t`, `\n` and `\\`.
+    /// Parses a template: placeholders in braces, `{{` and `}}` for braces, `\t`, `\n` and `\\`.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -48,19 +48,21 @@ impl Template {
                     plain.push(character);
                 }
                 ('{', _) => {
-                    let Some((word, after)) = rest.as_str().split_once('}') else {
+                    let Some((placeholder, after)) = rest.as_str().split_once('}') else {
                         return Err(invalid(text, "a brace is not closed"));
                     };
-                    let Some(word) = WORDS.into_iter().find(|known| *known == word) else {
+                    let Some(placeholder) =
+                        PLACEHOLDERS.into_iter().find(|known| *known == placeholder)
+                    else {
                         return Err(invalid(
                             text,
-                            &format!("there is no placeholder {{{word}}}"),
+                            &format!("there is no placeholder {{{placeholder}}}"),
                         ));
                     };
                     if !plain.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut plain)));
                     }
-                    parts.push(Part::Word(word));
+                    parts.push(Part::Placeholder(placeholder));
                     rest = after.chars();
                 }
                 ('}', _) => return Err(invalid(text, "a closing brace has no opening brace")),
@@ -90,14 +92,14 @@ impl Template {
         let (reading, sample, metadata) = (view.reading, &view.reading.sample, view.metadata);
         let mut line = String::new();
         for part in &self.0 {
-            let word = match part {
+            let placeholder = match part {
                 Part::Text(text) => {
                     line.push_str(text);
                     continue;
                 }
-                Part::Word(word) => word,
+                Part::Placeholder(placeholder) => placeholder,
             };
-            match *word {
+            match *placeholder {
                 "name" => line.push_str(&escape(view.name)),
                 "value" if view.has_value => {
                     let text = values.text(&sample.value, &metadata.data_type, metadata.precision);
@@ -133,22 +135,24 @@ impl Template {
     }
 }
 
-fn put(line: &mut String, what: &dyn std::fmt::Display) {
+fn put(line: &mut String, value: &dyn std::fmt::Display) {
     // Writing to a String cannot fail.
-    let _ = write!(line, "{what}");
+    let _ = write!(line, "{value}");
 }
 
-fn invalid(text: &str, what: &str) -> Problem {
-    let words = WORDS.map(|word| format!("{{{word}}}")).join(" ");
+fn invalid(text: &str, reason: &str) -> Problem {
+    let placeholders = PLACEHOLDERS
+        .map(|placeholder| format!("{{{placeholder}}}"))
+        .join(" ");
     Problem::usage(format!(
-        "--format \"{text}\": {what}; the placeholders are {words}"
+        "--format \"{text}\": {reason}; the placeholders are {placeholders}"
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, metadata, reading, with_bad_quality};
+    use crate::output::fixtures::{T, metadata, reading, with_bad_quality};
 
     fn line(template: &str, reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_replaced_and_the_rest_stays() {
+    fn placeholders_are_replaced_and_the_rest_stays() {
         assert_eq!(
             line("{name}={value} {units}", &reading()),
             "boiler/level=72.41 %"
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn untrusted_text_ends_no_line() {
+    fn untrusted_text_cannot_end_a_line() {
         let metadata = crate::output::Metadata {
             units: "m\n\u{2028}".to_owned(),
             ..metadata()

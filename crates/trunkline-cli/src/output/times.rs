@@ -90,7 +90,7 @@ impl TimeColumn {
         match self.style {
             TimeStyle::Abs => self.absolute(time),
             TimeStyle::Rel => seconds(time.nanos_since(self.started), 6),
-            TimeStyle::Inc => {
+            TimeStyle::Delta => {
                 let before = self.last.insert(name.to_owned(), time).unwrap_or(time);
                 seconds(time.nanos_since(before), 6)
             }
@@ -156,7 +156,7 @@ mod tests {
             (TimeStyle::Abs, "2026-11-20 21:39:04.123456"),
             (TimeStyle::Rel, "2.500000"),
             (TimeStyle::Unix, "1795210744.123456789"),
-            (TimeStyle::Inc, "0.000000"),
+            (TimeStyle::Delta, "0.000000"),
         ];
         for (style, expected) in cases {
             let mut sut = column(style, ClockChoice::Source);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn increments_are_counted_per_variable_and_may_be_negative() {
-        let mut sut = column(TimeStyle::Inc, ClockChoice::Source);
+        let mut sut = column(TimeStyle::Delta, ClockChoice::Source);
         let at = |nanos| Times {
             source: T.saturating_add_nanos(nanos),
             ..times()

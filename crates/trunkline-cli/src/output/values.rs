@@ -11,7 +11,7 @@ use trunkline_types::json::{JsonValue, to_json};
 use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{ArrayType, DataType, ElementType, StructType, Value};
 
-use crate::arguments::{Form, GlobalArgs};
+use crate::arguments::{GlobalArgs, OutputFormat};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ValueStyle {
@@ -26,12 +26,12 @@ pub(crate) struct ValueStyle {
 const TABLE_ELEMENTS: usize = 8;
 
 impl ValueStyle {
-    pub(crate) fn new(global: &GlobalArgs, form: Form) -> Self {
-        let elements = match form {
-            Form::Table => Some(global.elements.unwrap_or(TABLE_ELEMENTS)),
-            Form::Plain => global.elements,
+    pub(crate) fn new(global: &GlobalArgs, format: OutputFormat) -> Self {
+        let elements = match format {
+            OutputFormat::Table => Some(global.elements.unwrap_or(TABLE_ELEMENTS)),
+            OutputFormat::Plain => global.elements,
             // Programs get all elements.
-            Form::Json | Form::Jsonl | Form::Csv => None,
+            OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::Csv => None,
         };
         Self {
             digits: global.digits(),
@@ -39,7 +39,7 @@ impl ValueStyle {
             enum_number: global.enum_number,
             elements,
             int_strings: global.int_strings,
-            for_people: form.is_for_people(),
+            for_people: format.is_for_people(),
         }
     }
 

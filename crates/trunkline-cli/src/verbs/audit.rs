@@ -14,8 +14,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// Show who changed what, when, from where, and with what result
 ///
 /// The engine records every write by a client to a variable whose configuration sets `audit`, with
-/// its outcome; every force and unforce; every deployment, removal, start and stop of a library;
-/// and engine starts and stops. The oldest entries come first.
+/// its outcome; every force and unforce; every deploy, undeploy, start and stop of a library; and
+/// engine starts and stops. The oldest entries come first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only entries about this variable, about this library and its variables, or about names that
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     since: Option<String>,
 
     /// Only entries by this principal, as shown in the column `who`, such as local:1000 or engine
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "PRINCIPAL")]
     who: Option<String>,
 
     /// Only the last N entries
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 let note = format!("the oldest {removed} entries have been removed; {state}");
                 context.terminal.note(&note)?;
             }
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
     }
 }
@@ -223,8 +223,8 @@ pub(crate) fn parse_time(
 ) -> Result<Option<Timestamp>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let time = context.now().parse(text);
-    let wrong = || Problem::usage(format!("{option} \"{text}\" is not a time; {FORMS}"));
-    time.ok_or_else(wrong).map(Some)
+    let not_a_time = || Problem::usage(format!("{option} \"{text}\" is not a time; {FORMS}"));
+    time.ok_or_else(not_a_time).map(Some)
 }
 
 /// Resolves the operand of `audit` or `alarm journal` to an engine and a pattern.

@@ -22,5 +22,5 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         clap_complete::generate(args.shell, &mut Cli::command(), name, &mut script);
     }
     context.terminal.raw(&script)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -24,8 +24,9 @@ use crate::{CliError, Context, Exit, Problem};
 /// Run a demonstration: a simulated boiler house, and the CPU, memory, disk and network use of this
 /// computer
 ///
-/// The engine keeps everything in memory, apart from a history in a temporary folder, and runs until
-/// Ctrl-C. By default, only this machine can reach it. The command prints examples to try.
+/// The engine keeps everything in memory, apart from a history in a temporary folder, and runs
+/// until Ctrl-C. By default, only this machine can reach the engine. The command prints examples to
+/// try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,13 +34,13 @@ pub(crate) struct Args {
 }
 
 /// A variable that changes from the first second.
-const SHOWN: &str = "boiler/level";
+const SHOWN_VARIABLE: &str = "boiler/level";
 /// A variable that has a value only after two samples, a second apart.
-const USAGE: &str = "host/cpu/total";
-/// Maximum time to watch each of them; `SHOWN` changes ten times a second.
+const USAGE_VARIABLE: &str = "host/cpu/total";
+/// Maximum time to watch each of them; `SHOWN_VARIABLE` changes ten times a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-const TO_TRY: [&str; 7] = [
+const EXAMPLES: [&str; 7] = [
     "trunkline monitor boiler/level",
     "trunkline put boiler/feed 80",
     "trunkline get host/cpu/total boiler/level",
@@ -87,14 +88,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     serve::warn(&engine, &plan, context)?;
     context.interrupted.wait_for_first();
     engine.shutdown(serve::GRACE);
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let terminal = &context.terminal;
     let version = env!("CARGO_PKG_VERSION");
-    let places = engine.listening().into_iter();
-    let hosts: Vec<String> = places
+    let addresses = engine.listening().into_iter();
+    let hosts: Vec<String> = addresses
         .map(|address| match address {
             ListenAddress::Tcp(address) => address.ip().to_string(),
             ListenAddress::Unix(path) => path.to_string(),
@@ -113,7 +114,7 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {
     for line in preparations(engine)
         .iter()
         .map(String::as_str)
-        .chain(TO_TRY)
+        .chain(EXAMPLES)
     {
         terminal.line(&format!("    {line}"))?;
     }
@@ -154,9 +155,9 @@ fn folder_off_path() -> Option<PathBuf> {
     (!is_on_path).then_some(folder)
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
+fn is_same(left: &Path, right: &Path) -> bool {
+    match (left.canonicalize(), right.canonicalize()) {
+        (Ok(left), Ok(right)) => left == right,
         _ => false,
     }
 }
@@ -167,7 +168,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         return Ok(());
     };
     let opened = client
-        .open(&[SHOWN], open_options(false, true), WAIT_MAX)
+        .open(&[SHOWN_VARIABLE], open_options(false, true), WAIT_MAX)
         .ok();
     let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else {
         return Ok(());
@@ -183,7 +184,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         ..FormatOptions::default()
     };
     let mut first = None;
-    let moved = watch(&client, SHOWN, context, |reading| {
+    let moved = watch(&client, SHOWN_VARIABLE, context, |reading| {
         let now = format_value(&reading.sample.value, &data_type, &format);
         let first = first.get_or_insert_with(|| now.clone());
         (*first != now).then(|| (first.clone(), now))
@@ -192,14 +193,14 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
         return Ok(());
     };
     let updating = context.terminal.paint(Style::Good, "is updating");
-    let line = format!("  {SHOWN} {updating}: {before} → {now} {units}");
+    let line = format!("  {SHOWN_VARIABLE} {updating}: {before} → {now} {units}");
     context.terminal.line(&line)
 }
 
-/// Waits until `USAGE` has a value.
+/// Waits until `USAGE_VARIABLE` has a value.
 fn await_usage(engine: &Engine, context: &Context) {
     if let Ok(client) = engine.client() {
-        watch(&client, USAGE, context, |reading| {
+        watch(&client, USAGE_VARIABLE, context, |reading| {
             reading.sample.quality.is_good().then_some(())
         });
     }
@@ -216,8 +217,8 @@ fn watch<R>(
     let subscription = client.subscribe(&[name], Contract::Latest, options).ok()?;
     let end = context.clock.now().saturating_add(WAIT_MAX);
     loop {
-        let left = end.since(context.clock.now());
-        let event = (!left.is_zero()).then(|| subscription.next(Some(left)))??;
+        let remaining = end.since(context.clock.now());
+        let event = (!remaining.is_zero()).then(|| subscription.next(Some(remaining)))??;
         if let Event::Reading { reading, .. } = event
             && reading.position.sequence > 0
             && let Some(found) = find(&reading)

@@ -18,9 +18,9 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<std::path::PathBuf>,
 
-    /// Replace libraries that are already deployed: variables that keep their type keep their
-    /// values and subscribers; those whose type changes start anew, and those no longer in the
-    /// files are removed without confirmation
+    /// Replace libraries that are already deployed: variables whose type stays the same keep their
+    /// values and subscribers, variables whose type changes are created again, and variables that
+    /// are no longer in the files are removed without confirmation
     #[arg(long)]
     replace: bool,
 }

@@ -12,10 +12,10 @@ use crate::{CliError, Context, Exit};
 /// Find variables by their names, fields and state
 ///
 /// In a pattern, `*` matches any characters within a segment, and `**` matches any number of
-/// segments. A word without a star or slash finds every name with that word in any segment.
+/// segments. Text without `*` or `/` matches every name that contains it in any segment.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A pattern such as 'boiler/**', or a word
+    /// A pattern such as 'boiler/**', or a part of a name
     #[arg(value_name = "PATTERN")]
     pattern: String,
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
         Some(Wanted::Wrong(problem)) => return Err(problem.without_name().into()),
-        None => return Ok(Exit::Done),
+        None => return Ok(Exit::Success),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut conditions = args.conditions.clone();
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     table.finish()?;
     if has_any {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let all = connection.call(|client, wait| client.find(&pattern, None, wait))?;
     let problem = match all.len() as u64 {
@@ -96,7 +96,10 @@ impl Args {
     /// the options that exclude them. `which` refers to the names.
     fn filter(&self, which: &str, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
-        let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
+        let conditions = self
+            .conditions
+            .iter()
+            .map(|condition| format!("--where {condition}"));
         let states = [
             ("--bad", self.bad),
             ("--stale", self.stale),

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 use trunkline::proto::ForcedEntry;
-use trunkline::{CallError, ForcedList, Write};
+use trunkline::{CallError, ForcedList};
 
 use super::{library, put};
 use crate::connection::{Connection, metadata, open_options};
@@ -10,22 +10,22 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::{CliError, Context, Exit};
 
-/// Hold variables at values, overriding their sources and other writers
+/// Hold variables at fixed values, overriding their sources and other writers
 ///
 /// Every reading of a forced variable is marked `forced`. The engine keeps the newest value of the
-/// source, and the variable shows it after `unforce`. `--list` shows what is forced, by whom and
-/// since when. To force several variables at the same time, run `force --off`, force each variable,
-/// then run `force --on`.
+/// source, and the variable shows this value after `unforce`. `--list` shows the forced variables,
+/// who forced them, and when. To force several variables at the same time, run `force --off`, force
+/// each variable, then run `force --on`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    values: put::Args,
+    values: put::ValueArgs,
 
     /// List the variables that are forced
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "on", "off"])]
     list: bool,
 
-    /// Resume forcing: the variables that `--list` shows have their forced values again
+    /// Resume forcing: the variables that `--list` shows return to their forced values
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "off"])]
     on: bool,
 
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             connection.client.set_forcing(args.on, timeout)
         });
     }
-    put::write_values(&args.values, Write::force, context)
+    put::force_values(&args.values, context)
 }
 
 fn list(context: &Context) -> Result<Exit, CliError> {
@@ -125,7 +125,7 @@ fn list(context: &Context) -> Result<Exit, CliError> {
         let sentence = "forcing is off: `trunkline force --on` applies these values";
         context.terminal.note(sentence)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn forced(
@@ -176,5 +176,5 @@ pub(super) fn switch(
         forcing,
         variables: list.total,
     }])?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -8,8 +8,8 @@ use crate::{CliError, Context, Exit, Tally};
 
 /// Read variables once
 ///
-/// Variables that can be read are printed on standard output, errors for the others on standard
-/// error.
+/// Variables that can be read are printed on standard output, errors for the other variables on
+/// standard error.
 ///
 /// The placeholders of `--format` are {name}, {value}, {units}, {type} and {quality}; {time}, the
 /// time in the style of --time and --clock; {ts} and {engine_ts}, when the value was measured and

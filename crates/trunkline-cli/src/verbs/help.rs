@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         (Some(name), false) => command_help(name, args.verb.as_deref())?,
     };
     context.terminal.raw(text.as_bytes())?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 const OPTIONS: &str = "options";
@@ -72,7 +72,9 @@ pub(crate) fn command() -> clap::Command {
 
 fn options() -> String {
     let cli = Cli::command();
-    let globals = cli.get_arguments().filter(|one| one.is_global_set());
+    let globals = cli
+        .get_arguments()
+        .filter(|argument| argument.is_global_set());
     clap::Command::new("trunkline COMMAND")
         .about("Options of all commands")
         .disable_help_flag(true)
@@ -122,7 +124,7 @@ fn command_help(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     let Some(found) = cli.find_subcommand(name) else {
         let names = VERBS.iter().map(|verb| verb.name);
         let hint = match suggest(name, names) {
-            Some(meant) => format!("did you mean {meant}?"),
+            Some(suggestion) => format!("did you mean {suggestion}?"),
             None => "`trunkline help` lists all commands".to_owned(),
         };
         return Err(Problem::usage(format!(
@@ -132,7 +134,7 @@ fn command_help(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     let Some(verb) = verb else {
         return Ok(found.clone().render_long_help().to_string());
     };
-    let Some(own) = found.find_subcommand(verb) else {
+    let Some(subcommand) = found.find_subcommand(verb) else {
         let names: Vec<&str> = found
             .get_subcommands()
             .map(clap::Command::get_name)
@@ -145,7 +147,7 @@ fn command_help(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             "{name} has no subcommand {verb}; {hint}"
         )));
     };
-    Ok(own.clone().render_long_help().to_string())
+    Ok(subcommand.clone().render_long_help().to_string())
 }
 
 /// Describes the command line and the configuration as JSON, in version 1 of its format.
@@ -161,10 +163,10 @@ fn describe_cli() -> Json {
     })
 }
 
-fn describe_all(verbs: &[Verb], of: &clap::Command) -> Vec<Json> {
+fn describe_all(verbs: &[Verb], parent: &clap::Command) -> Vec<Json> {
     let commands = verbs
         .iter()
-        .map(|verb| (verb, of.find_subcommand(verb.name)));
+        .map(|verb| (verb, parent.find_subcommand(verb.name)));
     commands
         .filter_map(|(verb, command)| Some(describe(verb, command?)))
         .collect()

@@ -14,7 +14,7 @@ use self::record::Info;
 use self::words::{
     access, alarm, deadband, fifo, held_by, range, read_by, scaling, source, writes,
 };
-use crate::arguments::{Form, number};
+use crate::arguments::{OutputFormat, number};
 use crate::connection::{Connection, open_options, reading_fault};
 use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
@@ -23,11 +23,11 @@ use crate::targets;
 use crate::terminal::{Style, escaped, padded};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// Show everything the engine knows about variables
+/// Show everything that the engine knows about variables
 ///
-/// This includes the type, units, range, access, source and its state, the last update and its
-/// writer, the outcomes of all writes, the place in the configuration, and the fields that can be
-/// read as NAME#FIELD.
+/// For each variable, this includes the type, units, range, access, source and its state, the last
+/// update and its writer, the outcomes of all writes, the file and line of its configuration, and
+/// the fields that can be read as NAME#FIELD.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
@@ -55,10 +55,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
     let opened = connection.open_all(&entries, open_options(true, false))?;
-    let there = opened.iter();
-    let there = there.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
-    let (names, variables): (Vec<_>, Vec<_>) =
-        there.map(|(name, opened)| (name, opened.variable)).unzip();
+    let present = opened.iter();
+    let present = present.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
+    let (names, variables): (Vec<_>, Vec<_>) = present
+        .map(|(name, opened)| (name, opened.variable))
+        .unzip();
     let infos = connection.call(|client, wait| client.info(&variables, wait))?;
     let mut infos = infos.into_iter();
     let trends = match args.trend {
@@ -133,7 +134,7 @@ impl<'a> Printer<'a> {
             return terminal.line(&json(&record));
         }
         let lines = self.lines(opened, info, trend);
-        if self.context.settings.form != Form::Table {
+        if self.context.settings.output_format != OutputFormat::Table {
             return lines.into_iter().try_for_each(|(key, value)| {
                 let cells = vec![info.name.clone(), key.to_owned(), value];
                 self.table.push_cells(cells, Style::Plain)
@@ -172,7 +173,7 @@ impl<'a> Printer<'a> {
         put("held by", held_by(info));
         put("subscribers", info.subscribers.to_string());
         put("read by", read_by(&info.readers));
-        put("writes", writes(&info.upstream));
+        put("writes", writes(&info.write_ledger));
         put("scaling", shown(&properties.scaling, scaling));
         put("deadband", deadband(properties));
         put("fifo", fifo(properties.fifo));
@@ -226,12 +227,12 @@ impl<'a> Printer<'a> {
         };
         let values = self.context.settings.values;
         let text = |value| values.text(value, &forced.data_type, info.properties.precision);
-        let behind = match &forced.behind {
+        let source_value = match &forced.behind {
             Some((value, quality)) => format!("{}, {quality}", text(value)),
             None => "nothing yet".to_owned(),
         };
         format!(
-            "at {} by {} since {}; value of its source: {behind}",
+            "at {} by {} since {}; value of its source: {source_value}",
             text(&forced.value),
             forced.by,
             forced.since
@@ -254,11 +255,11 @@ impl<'a> Printer<'a> {
         if info.sequence == 0 {
             return "never".to_owned();
         }
-        let at = match &self.times {
+        let time = match &self.times {
             Some(times) => times.absolute(info.engine_timestamp),
             None => info.engine_timestamp.to_string(),
         };
-        format!("{at}, sequence {}", info.sequence)
+        format!("{time}, sequence {}", info.sequence)
     }
 }
 

@@ -9,9 +9,9 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Write an example configuration with comments, ready for `serve`
 ///
-/// The file has a library with several variables, one of them scaled, and an I/O server that reads
-/// the CPU, memory, disk and network use of this computer. An existing file is replaced only with
-/// --force.
+/// The file contains a library with several variables, one of them scaled, and an I/O server that
+/// reads the CPU, memory, disk and network use of this computer. An existing file is replaced only
+/// with --force.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write
@@ -37,5 +37,5 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     })?;
     let line = format!("{0} written; try: trunkline serve {0}", escaped_path(path));
     context.terminal.note(&line)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -27,8 +27,8 @@ pub(crate) enum Subcommand {
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
 /// The I/O server delivers all variables whose `source` names it, including variables that are
-/// deployed later. When it stops, their quality becomes bad, with the reason. When it runs again, on
-/// this host or another, the variables are updated again.
+/// deployed later. When the I/O server stops, the quality of these variables becomes bad, with the
+/// reason. When it runs again, on this host or another one, it updates the variables again.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them
@@ -114,7 +114,7 @@ fn list(context: &Context) -> Result<Exit, CliError> {
         driver: driver.name,
         description: driver.description,
     }))?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
@@ -142,7 +142,7 @@ fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
             show(name, &address, &status, context)?;
             match provider.wait_status(&status) {
                 Some(next) => status = next,
-                None => return Ok(Exit::Done),
+                None => return Ok(Exit::Success),
             }
         }
     })
@@ -161,11 +161,11 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
-    let wrong = |reason: &str| Problem::usage(format!("--name \"{name}\": {reason}"));
-    check_segment(name).map_err(|error| wrong(&error.to_string()))?;
+    let invalid = |reason: &str| Problem::usage(format!("--name \"{name}\": {reason}"));
+    check_segment(name).map_err(|error| invalid(&error.to_string()))?;
     match name.contains(':') {
         false => Ok(()),
-        true => Err(wrong(
+        true => Err(invalid(
             "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as separator",
         )),
     }
@@ -260,15 +260,15 @@ mod tests {
 
     #[test]
     fn setting_types_follow_their_syntax() {
-        let of = |text: &str| setting(text).unwrap().1;
-        assert_eq!(of("seed=7"), Setting::Integer(7));
-        assert_eq!(of("speed = 1.5"), Setting::Float(1.5));
-        assert_eq!(of("fast=true"), Setting::Bool(true));
+        let value = |text: &str| setting(text).unwrap().1;
+        assert_eq!(value("seed=7"), Setting::Integer(7));
+        assert_eq!(value("speed = 1.5"), Setting::Float(1.5));
+        assert_eq!(value("fast=true"), Setting::Bool(true));
         assert_eq!(
-            of("port=/dev/ttyS0"),
+            value("port=/dev/ttyS0"),
             Setting::String("/dev/ttyS0".to_owned())
         );
-        assert_eq!(of("text=a=b"), Setting::String("a=b".to_owned()));
+        assert_eq!(value("text=a=b"), Setting::String("a=b".to_owned()));
         assert!(setting("seed").is_err());
         assert!(setting("=7").is_err());
     }

@@ -16,7 +16,7 @@ pub(crate) enum Subcommand {
     Start(Args),
     /// Stop libraries, which stay deployed
     ///
-    /// The variables of a stopped library keep their values with quality bad, and refuse every
+    /// The variables of a stopped library keep their values with bad quality, and refuse every
     /// write until the library is started again.
     Stop(Args),
 }

@@ -16,11 +16,13 @@ use crate::{CliError, Context, Exit};
 
 /// Show the limits of an engine, and how much of each is in use
 ///
-/// The usage is the engine's newest measurement; by default, it measures itself once per second. An
-/// engine that does not measure itself (health = 0) reports no usage, and only three limits: items,
-/// writes and write bytes of a session. A dash marks a figure that is not reported; its key under
-/// engine.limits is still shown. A limit without a key is fixed. Fixed limits are those of
-/// this program; an engine of another version may have different ones.
+/// The usage shown is the engine's newest measurement; by default, the engine measures it once per
+/// second. An engine that does not measure itself (health = 0) reports no usage, and only three
+/// limits: items, writes and write bytes of a session. A dash means that the figure is not counted,
+/// has no limit of its own, or is not reported by the engine. The key, under engine.limits in the
+/// configuration, is shown in any case. A limit without a key is fixed; subscriptions have no
+/// limit. Fixed limits are those of this program; an engine of another version may have different
+/// ones.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -79,7 +81,7 @@ impl Record for Limit {
 pub(crate) fn run(_args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::to_engine(context)?;
     context.list(limits(&connection, context.settings.values)?)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn limits(connection: &Connection, values: ValueStyle) -> Result<Vec<Limit>, CliError> {

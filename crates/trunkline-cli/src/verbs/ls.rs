@@ -5,7 +5,7 @@ use trunkline_types::name::{check_segment, suggest};
 use trunkline_types::{Name, Pattern, Url};
 
 use super::find::access_name;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::targets;
@@ -14,15 +14,15 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// List libraries, folders and variables
 ///
-/// Without a path, the command lists the libraries; with one, the direct contents of that path.
-/// Folders end with a slash.
+/// Without a path, the command lists the libraries. With a path, it lists the direct contents of
+/// that library or folder. Folders end with a slash.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A library, or a folder in it
     #[arg(value_name = "PATH")]
     path: Option<String>,
 
-    /// List everything below, indented
+    /// List the whole tree, indented
     #[arg(long)]
     tree: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
         "" => roots(&connection, args.tree, context)?,
-        path => below(&connection, path, context)?,
+        path => nodes_below(&connection, path, context)?,
     };
     if nodes.is_empty() && !path.is_empty() {
         let problem = missing(&connection, &path, context)?;
@@ -142,20 +142,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         context.remark("no libraries are deployed")?;
     }
     let mut table = context.table::<Entry>()?;
-    let form = context.settings.form;
+    let format = context.settings.output_format;
     for node in &nodes {
-        list(node, 0, args.tree, form, &mut table)?;
+        list(node, 0, args.tree, format, &mut table)?;
     }
     table.finish()?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Returns the engine, and the path without trailing slashes.
 fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     let default = targets::engine(&context.settings)?;
-    let wrong = |sentence: String| Problem::failed("bad-name", sentence).with_name(operand);
+    let bad_name = |sentence: String| Problem::failed("bad-name", sentence).with_name(operand);
     let parts = targets::split_url(operand.trim_end_matches('/'), &default);
-    let (engine, path) = parts.map_err(wrong)?;
+    let (engine, path) = parts.map_err(bad_name)?;
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls does not take patterns; use find").into());
     }
@@ -164,7 +164,7 @@ fn parse_path(operand: &str, context: &Context) -> Result<(Url, String), CliErro
         false if path.is_empty() => Ok(()),
         false => check_segment(&path),
     };
-    checked.map_err(|error| wrong(error.to_string()))?;
+    checked.map_err(|error| bad_name(error.to_string()))?;
     Ok((engine, path))
 }
 
@@ -195,12 +195,16 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
     Ok(nodes)
 }
 
-fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, CliError> {
+fn nodes_below(
+    connection: &Connection,
+    path: &str,
+    context: &Context,
+) -> Result<Vec<Node>, CliError> {
     let found = connection.find(&format!("{path}/**"), context)?;
-    let (itself, inside): (Vec<Found>, Vec<Found>) =
+    let (itself, contents): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.name == path);
     let mut nodes: Vec<Node> = itself.iter().map(leaf).collect();
-    nodes.extend(tree(&inside, path));
+    nodes.extend(tree(&contents, path));
     Ok(nodes)
 }
 
@@ -212,12 +216,12 @@ fn tree(found: &[Found], path: &str) -> Vec<Node> {
     let mut groups: Vec<Vec<Found>> = Vec::new();
     while let Some((found, others)) = rest.split_first() {
         rest = others;
-        let inside = match path {
+        let relative_path = match path {
             "" => found.name.as_str(),
             path => found.name.get(path.len() + 1..).unwrap_or_default(),
         };
-        let segment = inside.split('/').next().unwrap_or_default();
-        let end = found.name.len() - inside.len() + segment.len();
+        let segment = relative_path.split('/').next().unwrap_or_default();
+        let end = found.name.len() - relative_path.len() + segment.len();
         let child = &found.name[..end];
         let group = *index.entry(child.to_owned()).or_insert_with(|| {
             nodes.push(Node {
@@ -252,7 +256,7 @@ fn leaf(found: &Found) -> Node {
 
 fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, CliError> {
     let siblings = match path.rsplit_once('/') {
-        Some((parent, _)) => below(connection, parent, context)?,
+        Some((parent, _)) => nodes_below(connection, parent, context)?,
         None => roots(connection, false, context)?,
     };
     let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));
@@ -266,7 +270,7 @@ fn list(
     node: &Node,
     depth: usize,
     is_tree: bool,
-    form: Form,
+    format: OutputFormat,
     table: &mut Table,
 ) -> Result<(), CliError> {
     let is_folder = node.variable.is_none() || !node.children.is_empty();
@@ -276,7 +280,7 @@ fn list(
             kind: Some("variable"),
             data_type: Some(data_type.clone()),
             access: Some(*access),
-            shown: Some(shown(node, depth, is_tree, form)),
+            shown: Some(shown(node, depth, is_tree, format)),
             ..Entry::default()
         })?;
     }
@@ -292,23 +296,23 @@ fn list(
             variables: Some(node.variables),
             description: node.description.clone(),
             state,
-            shown: Some(format!("{}/", shown(node, depth, is_tree, form))),
-            is_for_people: form.is_for_people(),
+            shown: Some(format!("{}/", shown(node, depth, is_tree, format))),
+            is_for_people: format.is_for_people(),
             ..Entry::default()
         })?;
     }
     if is_tree {
         for child in &node.children {
-            list(child, depth + 1, is_tree, form, table)?;
+            list(child, depth + 1, is_tree, format, table)?;
         }
     }
     Ok(())
 }
 
 /// Returns the name to show. In a tree for people, it is the last segment, indented.
-fn shown(node: &Node, depth: usize, is_tree: bool, form: Form) -> String {
+fn shown(node: &Node, depth: usize, is_tree: bool, format: OutputFormat) -> String {
     let last = node.path.rsplit('/').next().unwrap_or_default();
-    match is_tree && form.is_for_people() {
+    match is_tree && format.is_for_people() {
         true if depth > 0 => format!("{}{last}", "  ".repeat(depth)),
         _ => node.path.clone(),
     }

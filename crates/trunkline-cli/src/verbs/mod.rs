@@ -113,6 +113,21 @@ impl Context {
         }
     }
 
+    /// Returns the end of a command that handles Ctrl-C itself. After Ctrl-C, an error is shown, but
+    /// does not determine the exit code.
+    pub(crate) fn after_interruption(
+        &self,
+        ended: Result<Exit, CliError>,
+    ) -> Result<Exit, CliError> {
+        match ended {
+            Err(CliError::Problem(problem)) if self.interrupted.is_pressed() => {
+                self.terminal.problem(&problem, 0)?;
+                Ok(Exit::Interrupted)
+            }
+            ended => ended,
+        }
+    }
+
     pub(crate) fn table<R: Record>(&self) -> Result<Table, CliError> {
         self.table_of(R::COLUMNS, R::IS_HEADED)
     }

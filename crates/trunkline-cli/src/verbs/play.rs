@@ -46,7 +46,9 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// quality other than good. --exclude leaves out variables or, with --stream, channels.
 ///
 /// With --history, the history of an engine or of a folder is played instead of a FILE. With --history
-/// and --stream, only one variable can be played.
+/// and --stream, only one variable can be played. Exit code 7 means that a part of the history could not
+/// be read, or was removed while the history was played; with --stream also that elements were not
+/// delivered.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -162,6 +164,10 @@ const RING_ROWS: usize = 1 << 16;
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.handle_presses(1);
+    context.after_interruption(play(args, context))
+}
+
+fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pace = match (args.full_speed, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
@@ -268,7 +274,7 @@ fn into_variables(
         false => Exit::Interrupted,
         true if done.failed > 0 || done.unreadable > 0 => Exit::Failed,
         true if !done.refused.is_empty() || !is_whole => Exit::Failed,
-        true => Exit::Done,
+        true => Exit::Success,
     })
 }
 
@@ -489,7 +495,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         }
         found
     })?;
-    let made = RegionMemory::to_play(
+    let made = RegionMemory::for_playback(
         recording.row_bytes(),
         RING_ROWS,
         PagesWanted::LargestThereAre,
@@ -521,7 +527,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     });
     let done = done.map_err(|error| not_played(&error))?;
     close(stream, &done, "row", started, context).map(|exit| match exit {
-        Exit::Done if !is_whole => Exit::Failed,
+        Exit::Success if !is_whole => Exit::Failed,
         exit => exit,
     })
 }
@@ -553,7 +559,7 @@ fn close(
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
-        (0, true) => Exit::Done,
+        (0, true) => Exit::Success,
     })
 }
 

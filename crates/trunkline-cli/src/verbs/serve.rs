@@ -25,7 +25,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM. Libraries
+/// The command prints a summary with its addresses, and runs until Ctrl-C or SIGTERM. Libraries
 /// deployed earlier are loaded from the store; without FILE, the engine serves only these.
 /// `trunkline init` writes an example configuration; `trunkline help config` lists all keys.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,8 +57,8 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse other machines and programs of other users, also at loopback ports if the system can
-    /// identify the user
+    /// Refuse connections from other machines and from programs of other users; at loopback ports,
+    /// this requires that the system can identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
 }
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     drop(watch);
     engine.shutdown(GRACE);
     match engine.store_error() {
-        None => Ok(Exit::Done),
+        None => Ok(Exit::Success),
         Some(error) => {
             let sentence = format!("the newest values and orders are not kept: {error}");
             Err(Problem::failed("store", sentence).into())
@@ -296,15 +296,15 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
 /// Returns the folder for the state of this program: that of the service if there is one, otherwise
 /// that of the user. If the service manager names several folders, the first is used.
 fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let set = |name: &str| {
+    let folder_in = |name: &str| {
         let value = variable(name).filter(|value| !value.is_empty())?;
         std::env::split_paths(&value)
             .next()
             .filter(|path| path.is_absolute())
     };
-    set("STATE_DIRECTORY")
-        .or_else(|| Some(set("XDG_STATE_HOME")?.join("trunkline")))
-        .or_else(|| Some(set("HOME")?.join(".local/state/trunkline")))
+    folder_in("STATE_DIRECTORY")
+        .or_else(|| Some(folder_in("XDG_STATE_HOME")?.join("trunkline")))
+        .or_else(|| Some(folder_in("HOME")?.join(".local/state/trunkline")))
 }
 
 /// Applies the options of the command line, which take precedence over the files.
@@ -368,10 +368,10 @@ pub(super) fn warn(
     plan: &DeploymentPlan,
     context: &Context,
 ) -> Result<(), CliError> {
-    let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
-    if sessions < wanted as usize {
+    let (sessions, configured) = (engine.sessions_max(), plan.engine.limits.sessions_max);
+    if sessions < configured as usize {
         let sentence = format!(
-            "*** at most {sessions} connections at a time, not {wanted}: the system limits the \
+            "*** at most {sessions} connections at a time, not {configured}: the system limits the \
              file descriptors of this process; raise its `ulimit -n`"
         );
         context.warn(&sentence)?;
@@ -518,7 +518,10 @@ fn followed_by_space(place: &str) -> String {
 
 fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
     let (library, path) = name.split_once('/').unwrap_or((name, ""));
-    let library = plan.libraries.iter().find(|known| known.name == library);
+    let library = plan
+        .libraries
+        .iter()
+        .find(|candidate| candidate.name == library);
     let mut variables = library.iter().flat_map(|library| &library.variables);
     let variable = variables.find(|variable| variable.path == path);
     variable.map_or_else(String::new, |variable| {

@@ -136,7 +136,7 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     #[cfg(target_os = "linux")]
-    Verb::writing("play", &[0, 1, 2, 3, 4, 7, 130]),
+    Verb::writing("play", &[0, 1, 2, 3, 4, 5, 7, 8, 130]),
     Verb::group(
         "tdms",
         &[

@@ -10,7 +10,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Undeploy libraries, and delete the retained values of their variables
 ///
 /// A library that has variables is undeployed only with `--yes` or `--force`; a library with
-/// subscribers only with `--force`.
+/// subscribers is undeployed only with `--force`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The libraries

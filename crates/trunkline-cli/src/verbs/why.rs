@@ -5,13 +5,13 @@
 
 use std::net::ToSocketAddrs;
 
-use trunkline::proto::{Disconnect, Throughput, WhyStage, WhyVerdict};
+use trunkline::proto::{Disconnect, ThroughputMode, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
 use trunkline_types::text::parse_rfc3339;
 use trunkline_types::url::Via;
 
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::dial;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
@@ -22,8 +22,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Explain why a variable does not update or, without a name, why there is no connection
 ///
-/// The command checks the live state step by step, and prints the first cause and its remedy. If
-/// there is a cause, the exit code is 8.
+/// The command checks the live state step by step, and prints the first cause it finds and how to
+/// remedy it. If it finds one, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variable
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
-    let from = match (&args.name, &context.settings.url) {
+    let origin = match (&args.name, &context.settings.url) {
         (Some(name), _) if name.contains("://") => "given by the URL",
         _ if std::env::var("TRUNKLINE_URL").as_deref() == Ok(context.settings.url.as_str()) => {
             "given by TRUNKLINE_URL"
@@ -121,7 +121,7 @@ fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
         (_, url) if url == "tl://localhost:5850" => "which is the default",
         _ => "given by --url",
     };
-    format!("connecting to {}, {from}", address(engine))
+    format!("connecting to {}, {origin}", address(engine))
 }
 
 /// Checks every step up to the engine. Returns the client if it is connected.
@@ -142,18 +142,21 @@ fn connection_steps(
             return Ok(None);
         }
     };
-    let over = client.transport();
-    let over = over.map_or_else(String::new, |used| match used.why_not_shared_memory {
+    let transport = client.transport();
+    let transport = transport.map_or_else(String::new, |used| match used.why_not_shared_memory {
         Some(why) => format!("{} (no shared memory: {why})", used.name),
         None => used.name.to_owned(),
     });
-    let gathered = client.throughput().map_or_else(String::new, |terms| {
-        let Throughput { bytes, delay } = terms;
+    let batching = client.throughput_mode().map_or_else(String::new, |terms| {
+        let ThroughputMode { bytes, delay } = terms;
         format!(", sending at {bytes} bytes or after {delay:?}")
     });
     findings.push(ok(
         "connection",
-        format!("connected to {} over {over}{gathered}", session.engine_name),
+        format!(
+            "connected to {} over {transport}{batching}",
+            session.engine_name
+        ),
     ));
     let version = format!(
         "protocol {}; this is trunkline {}, the engine is {}",
@@ -162,21 +165,22 @@ fn connection_steps(
         session.engine_version
     );
     findings.push(ok("version", version));
-    let began = context.clock.now();
+    let started_at = context.clock.now();
     match client.engine_info(timeout) {
         Ok(info) => {
-            let took = context.clock.now().since(began).as_secs_f64();
+            let round_trip = context.clock.now().since(started_at).as_secs_f64();
             let sentence = format!(
                 "up for {:.0} s with {}, connections: {}; it answers in {:.1} ms",
                 info.uptime.as_secs_f64(),
                 counted(info.variables, "variable"),
                 info.sessions,
-                took * 1e3
+                round_trip * 1e3
             );
             findings.push(ok("engine", sentence));
             let uptime = i64::try_from(info.uptime.as_nanos()).unwrap_or(i64::MAX);
-            let its_time = info.started.saturating_add_nanos(uptime);
-            let offset = context.clock.wall().nanos_since(its_time) as f64 / 1e9 - took / 2.0;
+            let engine_time = info.started.saturating_add_nanos(uptime);
+            let offset =
+                context.clock.wall().nanos_since(engine_time) as f64 / 1e9 - round_trip / 2.0;
             findings.push(clock(offset));
         }
         Err(error) => {
@@ -299,14 +303,14 @@ fn report(
     mut findings: Vec<Finding>,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let form = context.settings.form;
+    let format = context.settings.output_format;
     // JSON output keeps the times as the engine writes them.
     let times = context.settings.times.column(true, context.started);
-    let times = times.filter(|_| !form.is_json());
+    let times = times.filter(|_| !format.is_json());
     let mut table = context.table::<Finding>()?;
     for finding in &mut findings {
         finding.name = name.unwrap_or_default().to_owned();
-        finding.is_in_table = form == Form::Table;
+        finding.is_in_table = format == OutputFormat::Table;
         if let Some(times) = &times {
             finding.message = with_local_times(&finding.message, times);
         }
@@ -317,7 +321,7 @@ fn report(
     table.finish()?;
     let is_fault = |finding: &&Finding| finding.verdict == Verdict::Fault;
     let cause = findings.iter().find(is_fault);
-    if form.is_for_people() {
+    if format.is_for_people() {
         context.terminal.lines(&conclusion(name, cause))?;
     }
     Ok(Exit::ProblemsFound.when(cause.is_some()))
@@ -341,7 +345,7 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
         (Some(name), None) => format!("Nothing prevents {name} from updating."),
         (None, None) => "The connection works.".to_owned(),
         (name, Some(cause)) => {
-            let what = match name {
+            let subject = match name {
                 // The variable updates; one of its consumers does not receive or record all of it.
                 Some(name) if cause.step == WhyStage::Consumer.name() => name,
                 Some(name) => format!("{name} does not update"),
@@ -349,8 +353,8 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
             };
             let sentence = ended(&cause.message);
             match cause.hint.as_str() {
-                "" => format!("{what}: {sentence}"),
-                next => format!("{what}: {sentence}\nNext: {}", ended(next)),
+                "" => format!("{subject}: {sentence}"),
+                next => format!("{subject}: {sentence}\nNext: {}", ended(next)),
             }
         }
     }

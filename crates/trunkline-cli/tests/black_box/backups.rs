@@ -95,6 +95,7 @@ fn everything_acknowledged_before_a_backup_is_there_after_a_restore_elsewhere() 
     let created = checked(&created.out, Some("backup")).remove(0);
     assert_eq!(created["outcome"], "created");
     assert_eq!(created["engine"], "plant-7");
+    assert!(created["seconds"].as_f64() > Some(0.0), "{created}");
     let after = acks.try_iter().last().unwrap();
     while acks.recv().unwrap() < after + 50 {}
     plant.kill();

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::hello::Welcome;
+use trunkline_proto::message::history::{HistoryFrame, HistoryRowsBuilder, HistoryRowsHead};
 use trunkline_proto::message::open::{Open, OpenedBuilder};
-use trunkline_proto::{FaultCode, Frame, FrameKind, VersionRange};
+use trunkline_proto::{FaultCode, Features, Frame, FrameKind, VersionRange};
+use trunkline_types::history::{Bucket, HistoryForm, HistorySeries, SeriesData};
 use trunkline_types::{Access, DataType};
 
 /// In which way it misbehaves.
@@ -26,6 +28,8 @@ pub enum Manners {
     DropsWrites,
     /// Opens every variable, and answers no write.
     IgnoresWrites,
+    /// Has one update of `a/b` in its history, and answers no query of rows.
+    IgnoresRows,
 }
 
 /// One of them, until the test ends.
@@ -94,6 +98,7 @@ fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
             // It sends no keep-alives, and must not count as dead for that.
             deadline: Duration::from_secs(600),
             engine_name: "fake".to_owned(),
+            features: Features::HISTORY,
             ..Welcome::default()
         }
         .encode(&mut out),
@@ -107,6 +112,25 @@ fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
             opened.finish(false);
         }
         (Some(FrameKind::Write), Manners::DropsWrites) => return None,
+        (Some(FrameKind::History), Manners::IgnoresRows) => {
+            let query = HistoryFrame::decode(frame).ok()?;
+            if query.head().query_form() == Some(HistoryForm::Total) {
+                let mut bucket = Bucket::new(0);
+                bucket.add(1.0);
+                let head = HistoryRowsHead::default();
+                let mut rows = HistoryRowsBuilder::begin(&mut out, frame.request(), &head);
+                rows.push(&HistorySeries {
+                    variable: "a/b".to_owned(),
+                    data_type: DataType::F64,
+                    units: String::new(),
+                    data: SeriesData::Buckets {
+                        width: 1,
+                        buckets: vec![bucket],
+                    },
+                });
+                rows.finish(false);
+            }
+        }
         _ => {}
     }
     Some(out)

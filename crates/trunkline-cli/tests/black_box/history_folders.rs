@@ -625,6 +625,86 @@ fn history_of_one_variable_is_played_into_a_stream() {
     assert_eq!(player.end().0, Some(1));
 }
 
+/// The command counts the readings of five days, and reads those of the first one. The others are removed
+/// while it waits for its reader.
+#[cfg(target_os = "linux")]
+#[test]
+fn readings_removed_while_they_are_played_are_reported() {
+    const DAYS: i64 = 5;
+    let mut plant = Recorded::start(PLANT);
+    let client = Client::connect(&plant.url).unwrap();
+    let timeout = std::time::Duration::from_secs(60);
+    let opened = client.open(&["rig/level"], OpenOptions::default(), timeout);
+    let level = opened.unwrap().remove(0).unwrap().variable;
+    let time =
+        |day: i64| Timestamp::from_nanos(1_790_000_000_000_000_000 + day * 86_400_000_000_000);
+    let writes = (0..DAYS).map(|day| {
+        let mut write = Write::new(level, Value::F64(day as f64));
+        write.options.source_timestamp = Some(time(day));
+        write
+    });
+    client.write(writes, timeout).unwrap();
+    // A query records what has happened.
+    plant.done(&["history", "rig/level"]);
+    plant.kill();
+    plant.done_with_folder(&["compact"]);
+
+    let other = Recorded::start(PLANT);
+    let folder = plant.path("plant.history");
+    let since = time(0).to_string();
+    let play = ["play", "--history", "rig/level", "--folder", &folder];
+    let options = ["--since", &since, "--full-speed", "--stream", "p", "--json"];
+    let mut player = Running::spawn(&mut other.command(&[&play[..], &options].concat()));
+    while !other.done(&["stream", "ls"]).out.starts_with("p\t") {
+        assert!(player.child.try_wait().unwrap().is_none(), "it waits");
+    }
+    let config = plant.path("keep.toml");
+    let rules = "variables = \"**\"\nkeep = \"1h\"\n";
+    fs::write(&config, PLANT.replace("variables = \"**\"\n", rules)).unwrap();
+    plant.done_with_folder(&["compact", "--config", &config]);
+    let reader = Running::spawn(&mut other.command(&["stream", "read", "r", "--from", "p"]));
+    assert_eq!(reader.end().1, ["0.0"]);
+    let loss = player.error_with("removed");
+    assert!(loss.contains("4 of 5 updates were not played"), "{loss}");
+    assert_eq!(player.end().0, Some(7));
+}
+
+/// It is not reported as a history without readings.
+#[cfg(target_os = "linux")]
+#[test]
+fn history_whose_files_are_missing_is_not_played_or_exported() {
+    let mut plant = plant();
+    plant.kill();
+    plant.done_with_folder(&["compact"]);
+    for file in plant.files("samples") {
+        fs::remove_file(file).unwrap();
+    }
+    let other = Recorded::start(PLANT);
+    let folder = plant.path("plant.history");
+    let file = plant.path("x.csv");
+    for words in [
+        &["history", "rig/**"][..],
+        &["history", "export", &file, "rig/**"],
+        &["play", "--history", "rig/**"],
+        &[
+            "play",
+            "--history",
+            "rig/**",
+            "--stream",
+            "p",
+            "--group",
+            "rig/level",
+        ],
+    ] {
+        let output = other.run(&[words, &["--folder", &folder, "--json"]].concat());
+        assert_eq!(output.code, Some(7), "{words:?}: {output:?}");
+        for part in ["history-fault", ".parquet cannot be read"] {
+            assert!(output.err.contains(part), "{words:?}: {}", output.err);
+        }
+    }
+    assert!(!fs::exists(file).unwrap());
+}
+
 /// More readings than a page of an answer has.
 #[test]
 fn export_of_many_readings_is_complete_in_every_format() {

@@ -27,7 +27,7 @@ fn number_or_time_out_of_range_is_refused_with_its_range() {
         (&["monitor", "x", "--for", "-1s"], negative),
         (
             &["monitor", "x", "--for", "5x"],
-            "write seconds, or a number with ns, us, ms, s, m, h or d",
+            "use a number of seconds, or a number with a unit: ns, us, ms, s, m, h or d",
         ),
         (
             &["monitor", "x", "--count", "0"],
@@ -37,7 +37,7 @@ fn number_or_time_out_of_range_is_refused_with_its_range() {
         (&["info", "x", "--trend", "-1"], "from 1 to 10000"),
         (
             &["put", "--expect", "abc", "x", "1"],
-            "it is not a sequence number; write SEQ or EPOCH:SEQ",
+            "not a sequence number; use SEQ or EPOCH:SEQ",
         ),
         (
             &["put", "--expect", "-1", "x", "1"],
@@ -72,7 +72,7 @@ fn number_or_time_out_of_range_is_refused_with_its_range() {
 #[cfg(target_os = "linux")]
 #[test]
 fn option_of_a_recording_is_refused_where_it_has_no_meaning() {
-    let above = "write a number above 0";
+    let above = "use a number above 0";
     let for_stream = "--type, --from and --sample-rate are for --stream";
     for (arguments, text) in [
         (&["r.tdms", "x/y", "--sample-rate", "-1"][..], above),
@@ -224,7 +224,11 @@ fn refused_name_value_or_condition_tells_what_to_write() {
             2,
             "no value given for rig/setpoint\n  write NAME VALUE NAME VALUE",
         ),
-        (&["put", "rig/level", ""], 6, "\"\" is not an f64"),
+        (
+            &["put", "rig/level", ""],
+            6,
+            "\"\" is not a number (type f64)",
+        ),
         (
             &["find", "**", "--where", "units>abc"],
             1,

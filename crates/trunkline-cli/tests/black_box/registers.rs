@@ -104,6 +104,24 @@ fn forced_variable_is_marked_and_refuses_other_writes() {
     assert_eq!(served.run(&["unforce", SETPOINT]).code, Some(6));
 }
 
+/// Behaviour: H-27.
+#[test]
+fn forcing_has_no_conditions_and_no_groups() {
+    let served = Served::rig();
+    for (option, others) in [
+        ("--expect=999999", &["rig/level", "11"][..]),
+        ("--atomic", &["rig/level=11", "rig/setpoint=12"]),
+        ("--expect=1", &["--list"]),
+        ("--atomic", &["--list"]),
+    ] {
+        let refused = served.run(&[&["force", option], others].concat());
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        let name = option.split('=').next().unwrap();
+        assert!(refused.err.contains(name), "{refused:?}");
+    }
+    assert_eq!(value(&served, "rig/level"), 72.4, "nothing is forced");
+}
+
 /// Many values are entered while forcing is off, take effect at once, and are listed with the user
 /// who entered them and the values of the sources.
 ///

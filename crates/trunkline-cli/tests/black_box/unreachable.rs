@@ -31,7 +31,11 @@ fn missing_engine_is_reported_at_once_with_its_exit_code() {
             (Some(3), ""),
             "{command:?}"
         );
-        assert!(output.err.contains("is not reachable"), "{}", output.err);
+        assert!(
+            output.err.contains("cannot reach the engine"),
+            "{}",
+            output.err
+        );
         assert!(output.err.contains("start the engine"), "{}", output.err);
     }
     let output = run(&["get", "a/b", "--json", "--url", &address]);
@@ -151,6 +155,39 @@ fn put_without_an_answer_in_time_is_unknown() {
         Some(1),
         "one refused and one unknown are a mixture"
     );
+}
+
+/// Otherwise the command would wait for a reader that gets nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn play_into_a_stream_fails_at_once_if_the_history_cannot_be_read() {
+    let engine = FakeEngine::start(Manners::IgnoresRows);
+    let served = Served::rig();
+    let history = format!("{}/a/b", engine.url);
+    let played = served.run(&["play", "--history", &history, "--stream", "p", "-w", "1s"]);
+    assert_eq!(played.code, Some(4), "{played:?}");
+    assert!(played.err.contains("did not answer"), "{}", played.err);
+}
+
+/// The engine does not answer, so Ctrl-C is noticed when the request times out.
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_commands_that_read_a_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.csv");
+    let file = file.to_str().unwrap();
+    for (words, requests) in [
+        (&["play", "--history", "a/b"][..], 2),
+        (&["history", "export", file, "a/b"], 1),
+    ] {
+        let engine = FakeEngine::start(Manners::IgnoresRows);
+        let sut = Running::start(&[words, &["--url", &engine.url, "-w", "2s"]].concat());
+        for _ in 0..requests {
+            engine.wait_for(FrameKind::History);
+        }
+        sut.signal("INT");
+        assert_eq!(sut.end(), (Some(130), vec![]), "{words:?}");
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
+    Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
+    ThroughputMode,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -81,7 +82,7 @@ impl ClientCore {
 
     /// Returns the throughput settings of both directions of this connection, or `None` if data is
     /// sent at once.
-    pub fn throughput(&self) -> Option<Throughput> {
+    pub fn throughput_mode(&self) -> Option<ThroughputMode> {
         let gather = self.parts.base.connection.gather.as_ref();
         gather.map(|gather| gather.terms())
     }

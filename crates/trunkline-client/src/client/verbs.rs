@@ -19,11 +19,11 @@ use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
     Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Read,
-    ReadPage, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
+    ReadInto, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
-use crate::variables::reading_page::{ReadList, ReadingPage};
+use crate::variables::reading_buffer::{ReadList, ReadingBuffer};
 use crate::writes::{Write, WriteBatchId, WriteCounts, WriteOutcome};
 
 /// Every verb returns a [`RequestError`] if a bound is reached or the client is closed.
@@ -108,19 +108,19 @@ impl ClientCore {
 
     /// Asks the engine for the current readings, whether new or not.
     pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId<Read>, RequestError> {
-        let list = ReadList::new(variables, ReadingPage::new());
+        let list = ReadList::new(variables, ReadingBuffer::new());
         self.ask(variables.len(), Read(list))
     }
 
-    /// Same as [`read`](Self::read), but reuses the storage of `page` instead of allocating a
-    /// reading per item. On an error, the page is lost.
-    pub fn read_page(
+    /// Same as [`read`](Self::read), but reuses the storage of `buffer` instead of allocating a
+    /// reading per item. On an error, the buffer is lost.
+    pub fn read_into(
         &mut self,
         variables: &[VariableRef],
-        page: ReadingPage,
-    ) -> Result<RequestId<ReadPage>, RequestError> {
-        let list = ReadList::new(variables, page);
-        self.ask(variables.len(), ReadPage(Read(list)))
+        buffer: ReadingBuffer,
+    ) -> Result<RequestId<ReadInto>, RequestError> {
+        let list = ReadList::new(variables, buffer);
+        self.ask(variables.len(), ReadInto(Read(list)))
     }
 
     /// Asks for the values of up to 4,096 variables at one instant. With more variables, each value
@@ -129,7 +129,7 @@ impl ClientCore {
         &mut self,
         variables: &[VariableRef],
     ) -> Result<RequestId<Snapshot>, RequestError> {
-        let list = ReadList::new(variables, ReadingPage::new());
+        let list = ReadList::new(variables, ReadingBuffer::new());
         self.ask(variables.len(), Snapshot { list, head: None })
     }
 

@@ -54,7 +54,7 @@ use crate::ask::{
 use crate::error::malformed;
 use crate::parts::Parts;
 use crate::variables::page::Page;
-use crate::variables::reading_page::ReadingPage;
+use crate::variables::reading_buffer::ReadingBuffer;
 use crate::writes::{GroupOutcome, WriteCounts};
 
 pub use self::alarm::{ALARMS_MAX, ActOnAlarms, AlarmName, AlarmQuery, Alarms};
@@ -72,7 +72,7 @@ pub use self::lease::{Lease, LeaseTerms};
 pub use self::library::{Deploy, OrderLibrary};
 pub use self::open::Open;
 use self::pending::Requests;
-pub use self::read::{Read, ReadPage};
+pub use self::read::{Read, ReadInto};
 pub use self::request_value::RequestValue;
 pub use self::snapshot::Snapshot;
 pub use self::why::Why;
@@ -433,7 +433,7 @@ requests! {
         Open -> Vec<Result<Opened, Fault>>,
         Close -> Vec<Result<(), Fault>>,
         Read -> Vec<Result<Reading, Fault>>,
-        ReadPage -> ReadingPage,
+        ReadInto -> ReadingBuffer,
         Snapshot -> answer::Snapshot,
         RequestValue -> Vec<Result<(), Fault>>,
         WriteGroup -> GroupOutcome,

@@ -36,7 +36,7 @@ impl Exchange for Open {
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let terms = OpenTerms {
             options: WireOpenOptions {
-                read: self.options.read,
+                read: self.options.include_readings,
                 describe: self.options.describe,
             },
             subscribe: None,

@@ -7,7 +7,7 @@ use trunkline_types::Reading;
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::parts::Parts;
-use crate::variables::reading_page::{ReadList, ReadingPage};
+use crate::variables::reading_buffer::{ReadList, ReadingBuffer};
 
 /// Asks for current readings, whether new or not.
 #[derive(Debug)]
@@ -36,14 +36,14 @@ impl Exchange for Read {
     }
 }
 
-/// Same as [`Read`], but fills a page of the program.
+/// Same as [`Read`], but fills a buffer of the program.
 #[derive(Debug)]
-pub struct ReadPage(pub(crate) Read);
+pub struct ReadInto(pub(crate) Read);
 
-impl Exchange for ReadPage {
+impl Exchange for ReadInto {
     const ANSWERED_BY: Option<FrameKind> = Read::ANSWERED_BY;
     const USES_HANDLES: bool = true;
-    type End = Result<ReadingPage, Fault>;
+    type End = Result<ReadingBuffer, Fault>;
 
     fn prepare(&mut self, parts: &mut Parts) -> Prepared {
         self.0.prepare(parts)

@@ -10,7 +10,7 @@ use super::read::take_readings;
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::answer;
 use crate::parts::Parts;
-use crate::variables::reading_page::ReadList;
+use crate::variables::reading_buffer::ReadList;
 
 /// Asks for the values of variables at one instant.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value
 use super::subscription::queue::Queued;
 use crate::event::Event;
 use crate::variables::convert::FromValue;
-use crate::variables::reading_page::reading_parts;
+use crate::variables::reading_buffer::reading_parts;
 
 /// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);

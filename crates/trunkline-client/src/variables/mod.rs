@@ -4,7 +4,7 @@ pub(crate) mod convert;
 pub(crate) mod local;
 pub(crate) mod page;
 pub(crate) mod reading;
-pub(crate) mod reading_page;
+pub(crate) mod reading_buffer;
 
 use std::sync::Arc;
 use std::time::Duration;

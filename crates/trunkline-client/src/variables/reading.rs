@@ -10,7 +10,7 @@ use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
 
-use super::reading_page::Entry;
+use super::reading_buffer::Entry;
 use crate::error::malformed;
 
 /// Maximum size of the default value made for a variable without a value, in bytes.

@@ -298,7 +298,7 @@ fn busy() -> (Rig, Vec<u8>) {
         .open(
             &["a/b", "a/c"],
             OpenOptions {
-                read: true,
+                include_readings: true,
                 ..OpenOptions::default()
             },
         )

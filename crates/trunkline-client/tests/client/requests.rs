@@ -1,8 +1,8 @@
 //! Bulk verbs: one round trip, results per item, and what happens to requests that meet a
 //! disconnect.
 
-use trunkline_client::request::{Read, ReadPage};
-use trunkline_client::{ClientOptions, Need, OpenOptions, ReadingPage, RequestError, RequestId};
+use trunkline_client::request::{Read, ReadInto};
+use trunkline_client::{ClientOptions, Need, OpenOptions, ReadingBuffer, RequestError, RequestId};
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
@@ -18,8 +18,8 @@ impl Rig {
 }
 
 impl Rig {
-    /// The answer to a read into a page.
-    pub fn answer_page(&mut self, request: RequestId<ReadPage>) -> ReadingPage {
+    /// The answer to a read into a buffer.
+    pub fn answer_read_into(&mut self, request: RequestId<ReadInto>) -> ReadingBuffer {
         self.answer(request).unwrap()
     }
 }
@@ -39,7 +39,7 @@ fn a_variable_is_chosen_at_run_time_by_building_its_url() {
 fn every_verb_handles_a_list_with_errors_per_item() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let options = OpenOptions {
-        read: true,
+        include_readings: true,
         describe: true,
         ..OpenOptions::default()
     };
@@ -293,7 +293,7 @@ fn requests_and_untaken_answers_are_bounded() {
 ///
 /// Behaviour: B-30, B-31.
 #[test]
-fn page_of_readings_equals_separate_readings() {
+fn buffer_of_readings_equals_separate_readings() {
     let mut rig = Rig::connected(&["a/b", "a/c", "a/d"]);
     let variables = ["a/b", "a/c", "a/d"].map(|name| rig.open_one(name));
     for (name, value) in [("a/b", 1.0), ("a/c", 2.0), ("a/d", 3.0)] {
@@ -303,18 +303,18 @@ fn page_of_readings_equals_separate_readings() {
     rig.answer(closed).unwrap();
     let list = rig.client.read(&variables).unwrap();
     let list = rig.answer_readings(list);
-    let page = rig
+    let buffer = rig
         .client
-        .read_page(&variables, ReadingPage::new())
+        .read_into(&variables, ReadingBuffer::new())
         .unwrap();
-    let page = rig.answer_page(page);
-    assert_eq!(page.to_readings(), list);
-    let values: Vec<_> = page.values::<f64>().collect();
+    let buffer = rig.answer_read_into(buffer);
+    assert_eq!(buffer.to_readings(), list);
+    let values: Vec<_> = buffer.values::<f64>().collect();
     assert_eq!(values, [Some(1.0), None, Some(3.0)]);
-    let (place, fault) = page.faults().next().unwrap();
+    let (place, fault) = buffer.faults().next().unwrap();
     assert_eq!((place, fault.code), (1, FaultCode::UnknownHandle));
-    assert!(page.get(1).unwrap().is_err());
-    let (reading, own) = (page.get(2).unwrap().unwrap(), list[2].as_ref().unwrap());
+    assert!(buffer.get(1).unwrap().is_err());
+    let (reading, own) = (buffer.get(2).unwrap().unwrap(), list[2].as_ref().unwrap());
     assert_eq!(
         (reading.position(), reading.quality(), reading.own()),
         (own.position, own.sample.quality, own.own)
@@ -322,13 +322,13 @@ fn page_of_readings_equals_separate_readings() {
 
     // Asked without a connection and answered on the next.
     rig.cut();
-    let again = rig.client.read_page(&variables, page).unwrap();
+    let again = rig.client.read_into(&variables, buffer).unwrap();
     rig.connect();
-    let page = rig.answer_page(again);
-    let values: Vec<_> = page.values::<f64>().collect();
+    let buffer = rig.answer_read_into(again);
+    let values: Vec<_> = buffer.values::<f64>().collect();
     assert_eq!(values, [Some(1.0), None, Some(3.0)]);
-    let empty = rig.client.read_page(&[], page).unwrap();
-    assert!(rig.answer_page(empty).is_empty());
+    let empty = rig.client.read_into(&[], buffer).unwrap();
+    assert!(rig.answer_read_into(empty).is_empty());
 }
 
 #[test]

@@ -97,11 +97,11 @@ impl<'a> PreparedTable<'a> {
         }
     }
 
-    /// Makes the variables of this table, with the parameters of `base`, below `at`.
+    /// Makes the variables of this table, with the parameters of `base`, and names below `prefix`.
     pub fn expand(
         &mut self,
         base: &Env,
-        at: Option<&str>,
+        prefix: Option<&str>,
         target: &mut Target<'a>,
         expansion: &mut Expansion<'_>,
     ) {
@@ -114,7 +114,7 @@ impl<'a> PreparedTable<'a> {
             return;
         }
         rows.for_each(base, |env| {
-            self.make(env, at, target, expansion);
+            self.make(env, prefix, target, expansion);
             true
         });
     }
@@ -128,11 +128,11 @@ impl<'a> PreparedTable<'a> {
     fn make(
         &mut self,
         env: &Env,
-        at: Option<&str>,
+        prefix: Option<&str>,
         target: &mut Target<'a>,
         expansion: &mut Expansion<'_>,
     ) {
-        let Some(path) = self.path(env, at, &target.library, expansion.report) else {
+        let Some(path) = self.path(env, prefix, &target.library, expansion.report) else {
             target.is_incomplete = true;
             return;
         };
@@ -163,15 +163,15 @@ impl<'a> PreparedTable<'a> {
     fn path(
         &self,
         env: &Env,
-        at: Option<&str>,
+        prefix: Option<&str>,
         library: &str,
         report: &mut Report,
     ) -> Option<String> {
         let text = self.name.as_ref()?;
-        let own = text.expand(env, report)?;
-        let path = match at {
-            Some(at) => format!("{at}/{own}"),
-            None => own,
+        let name = text.expand(env, report)?;
+        let path = match prefix {
+            Some(prefix) => format!("{prefix}/{name}"),
+            None => name,
         };
         let refuse = |reason: String, report: &mut Report| {
             let name = format!("{library}/{path}");
@@ -230,19 +230,25 @@ impl<'a> PreparedTable<'a> {
         expansion: &mut Expansion<'_>,
     ) -> Option<Resolved> {
         // An error here affects every row, so it does not name one.
-        let before = expansion.report.set_used_at(None);
+        let previous = expansion.report.set_used_at(None);
         let draft = self.draft(self.own.as_ref()?, matched, target);
         let env = Env::default();
         let fills = |place: Option<Place>, text: &Option<TemplatedText>| {
             text.as_ref().is_some_and(|text| Some(text.place) == place)
         };
         let fills_description = fills(
-            draft.description.as_ref().map(|at| at.place),
+            draft
+                .description
+                .as_ref()
+                .map(|description| description.place),
             &self.description,
         );
-        let fills_source = fills(draft.source.as_ref().map(|at| at.place), &self.source);
+        let fills_source = fills(
+            draft.source.as_ref().map(|source| source.place),
+            &self.source,
+        );
         let properties = self.properties(&draft, &env, !fills_source, expansion);
-        expansion.report.set_used_at(before);
+        expansion.report.set_used_at(previous);
         let properties = expansion.interner.share(properties?);
         Some(Resolved {
             properties,
@@ -289,8 +295,9 @@ impl<'a> PreparedTable<'a> {
         expansion: &mut Expansion<'_>,
     ) -> Option<Properties> {
         let source = draft.source.as_ref().filter(|_| checks_source);
-        let is_known = source
-            .is_none_or(|at| check_source(&at.value, at.place, &expansion.io, expansion.report));
+        let is_known = source.is_none_or(|source| {
+            check_source(&source.value, source.place, &expansion.io, expansion.report)
+        });
         let (place, report) = (self.table.place, &mut *expansion.report);
         let properties = Resolver {
             draft,

@@ -77,14 +77,14 @@ fn columns(
                 .error(entry.key_place, Kind::ParameterName { name });
             is_complete = false;
         } else if !names.add(&name, Param::Integer(0)) {
-            let by = if base.get(&name).is_some() {
+            let defined_by = if base.get(&name).is_some() {
                 "the template"
             } else {
                 "each"
             };
             values
                 .report
-                .error(entry.key_place, Kind::ParameterTwice { name, by });
+                .error(entry.key_place, Kind::ParameterTwice { name, defined_by });
             is_complete = false;
         } else {
             match param_values(&name, &entry.node, &mut values) {

@@ -108,7 +108,11 @@ impl Env {
 
     /// Sets the value of a parameter that was added before.
     pub fn set(&mut self, name: &str, value: Param) {
-        if let Some((_, current)) = self.params.iter_mut().find(|(known, _)| **known == *name) {
+        if let Some((_, current)) = self
+            .params
+            .iter_mut()
+            .find(|(existing, _)| **existing == *name)
+        {
             *current = value;
         }
     }
@@ -116,12 +120,12 @@ impl Env {
     pub fn get(&self, name: &str) -> Option<&Param> {
         self.params
             .iter()
-            .find(|(known, _)| **known == *name)
+            .find(|(existing, _)| **existing == *name)
             .map(|(_, value)| value)
     }
 
     fn suggestion(&self, name: &str) -> Option<String> {
-        closest_match(name, self.params.iter().map(|(known, _)| &**known))
+        closest_match(name, self.params.iter().map(|(name, _)| &**name))
     }
 }
 
@@ -130,8 +134,8 @@ impl TextTemplate {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            let (before, brace) = rest.split_at(at);
+        while let Some(index) = rest.find(['{', '}']) {
+            let (before, brace) = rest.split_at(index);
             literal.push_str(before);
             if let Some(after) = brace.strip_prefix("{{") {
                 literal.push('{');

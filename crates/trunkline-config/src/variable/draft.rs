@@ -9,7 +9,7 @@ use trunkline_types::{Access, AuditMode, DataType, Deadband, Scope};
 use super::alarm::{self, AlarmForm};
 use super::fifo::FifoForm;
 use super::scale::ScaleForm;
-use super::{At, Layer, data_type, fifo, scale};
+use super::{Layer, Located, data_type, fifo, scale};
 use crate::fields::{Braces, Filled, Values};
 use crate::keys::Section;
 use crate::node::{Node, NodeKind, Table};
@@ -23,28 +23,28 @@ const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// The properties set by a table. An inner `None` is the word `"none"`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft<'a> {
-    pub data_type: Option<At<DataType>>,
-    pub description: Option<At<String>>,
-    pub units: Option<At<String>>,
-    pub range: Option<At<Option<[f64; 2]>>>,
-    pub coerce: Option<At<bool>>,
-    pub precision: Option<At<Option<u8>>>,
-    pub access: Option<At<Access>>,
-    pub scope: Option<At<Scope>>,
-    pub scale: Option<At<Option<ScaleForm>>>,
-    pub deadband: Option<At<Deadband>>,
-    pub fifo: Option<At<Option<FifoForm>>>,
-    pub timestamps: Option<At<bool>>,
-    pub stall: Option<At<Duration>>,
-    pub max_age: Option<At<Option<Duration>>>,
-    pub retain: Option<At<bool>>,
-    pub number: Option<At<u32>>,
-    pub single_writer: Option<At<bool>>,
-    pub audit: Option<At<AuditMode>>,
-    pub initial: Option<At<&'a Node>>,
-    pub source: Option<At<String>>,
-    pub alias: Option<At<String>>,
-    pub alarm: Option<At<Vec<AlarmForm>>>,
+    pub data_type: Option<Located<DataType>>,
+    pub description: Option<Located<String>>,
+    pub units: Option<Located<String>>,
+    pub range: Option<Located<Option<[f64; 2]>>>,
+    pub coerce: Option<Located<bool>>,
+    pub precision: Option<Located<Option<u8>>>,
+    pub access: Option<Located<Access>>,
+    pub scope: Option<Located<Scope>>,
+    pub scale: Option<Located<Option<ScaleForm>>>,
+    pub deadband: Option<Located<Deadband>>,
+    pub fifo: Option<Located<Option<FifoForm>>>,
+    pub timestamps: Option<Located<bool>>,
+    pub stall: Option<Located<Duration>>,
+    pub max_age: Option<Located<Option<Duration>>>,
+    pub retain: Option<Located<bool>>,
+    pub number: Option<Located<u32>>,
+    pub single_writer: Option<Located<bool>>,
+    pub audit: Option<Located<AuditMode>>,
+    pub initial: Option<Located<&'a Node>>,
+    pub source: Option<Located<String>>,
+    pub alias: Option<Located<String>>,
+    pub alarm: Option<Located<Vec<AlarmForm>>>,
     /// True if an error was reported for it. Errors that follow from that one are not reported.
     pub is_broken: bool,
 }
@@ -185,7 +185,7 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
         &mut self,
         key: &str,
         read: impl FnOnce(&mut Values<'r, 'e>, &'a Node) -> Option<T>,
-    ) -> Option<At<T>> {
+    ) -> Option<Located<T>> {
         debug_assert!(
             Section::Variable.key(key).is_some(),
             "{key} is not in the table of keys"
@@ -193,7 +193,7 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
         let node = self.table.node(key)?;
         let value = read(&mut self.values, node);
         self.is_broken |= value.is_none();
-        Some(At {
+        Some(Located {
             place: node.place,
             layer: self.layer,
             value: value?,
@@ -205,20 +205,20 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
         &mut self,
         key: &str,
         read: impl FnOnce(&mut Values<'r, 'e>, &'a Node) -> Option<T>,
-    ) -> Option<At<Option<T>>> {
+    ) -> Option<Located<Option<T>>> {
         self.property(key, |values, node| match &node.kind {
             NodeKind::Text(text) if text == "none" => Some(None),
             _ => read(values, node).map(Some),
         })
     }
 
-    fn data_type(&mut self) -> Option<At<DataType>> {
+    fn data_type(&mut self) -> Option<Located<DataType>> {
         let place = self
             .table
             .node("type")
             .map_or(self.table.place, |node| node.place);
         match data_type::read(self.table, &mut self.values) {
-            Ok(found) => found.map(|value| At {
+            Ok(found) => found.map(|value| Located {
                 place,
                 layer: self.layer,
                 value,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use trunkline_types::json::from_json;
-use trunkline_types::text::{parse_rfc3339, parse_value, with_article};
+use trunkline_types::text::{description, parse_rfc3339, parse_value};
 use trunkline_types::{
     Array, ArrayType, DataType, ElementType, Elements, StructType, Timestamp, Value, Waveform,
 };
@@ -73,7 +73,7 @@ fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Opt
         (_, Filled::Text(_) | Filled::Other(_)) => {
             return refuse(
                 node.place,
-                format!("{} is not {}", node.quoted(), with_article(data_type)),
+                format!("{} is not {}", node.quoted(), description(data_type)),
                 values,
             );
         }

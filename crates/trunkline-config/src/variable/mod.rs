@@ -33,7 +33,7 @@ pub(crate) enum Layer {
 
 /// A property with its place and layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct At<T> {
+pub(crate) struct Located<T> {
     pub place: Place,
     pub layer: Layer,
     pub value: T,

@@ -7,7 +7,7 @@ use trunkline_types::fifo::FifoElement;
 use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{AuditMode, DataType, Fifo, Name, Properties, Scaling, Scope};
 
-use super::{At, Draft, Layer, alarm, initial};
+use super::{Draft, Layer, Located, alarm, initial};
 use crate::display::grouped;
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Braces, Values};
@@ -31,8 +31,8 @@ pub(crate) struct Resolver<'d, 'r> {
 #[derive(Debug)]
 pub(crate) struct IoNames {
     pub known: HashSet<String>,
-    /// True if a source may also name others, because not all of them are known here.
-    pub any: bool,
+    /// True if a source may also name other servers, because not all of them are known here.
+    pub accepts_others: bool,
 }
 
 /// Returns true if `source` has the form `SERVER:ITEM` and names a server that exists; otherwise
@@ -40,7 +40,7 @@ pub(crate) struct IoNames {
 pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mut Report) -> bool {
     match source.split_once(':') {
         Some((server, item)) if !server.is_empty() && !item.is_empty() => {
-            if io.any || io.known.contains(server) {
+            if io.accepts_others || io.known.contains(server) {
                 return true;
             }
             let (name, names) = (server.to_owned(), io.known.iter().map(String::as_str));
@@ -104,29 +104,47 @@ impl Resolver<'_, '_> {
         properties.source = text(&draft.source);
         properties.alias = alias?;
         properties.origin = origin.to_owned();
-        properties.access = draft.access.as_ref().map(|at| at.value).unwrap_or_default();
-        properties.scope = draft.scope.as_ref().map(|at| at.value).unwrap_or_default();
-        properties.stall = draft.stall.as_ref().map(|at| at.value).unwrap_or_default();
-        properties.number = draft.number.as_ref().map(|at| at.value);
-        properties.single_writer = draft.single_writer.as_ref().is_some_and(|at| at.value);
-        properties.audit = draft.audit.as_ref().map_or(AuditMode::Off, |at| at.value);
-        properties.retain =
-            draft.retain.as_ref().is_some_and(|at| at.value) && properties.alias.is_empty();
-        properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
+        properties.access = draft
+            .access
+            .as_ref()
+            .map(|property| property.value)
+            .unwrap_or_default();
+        properties.scope = draft
+            .scope
+            .as_ref()
+            .map(|property| property.value)
+            .unwrap_or_default();
+        properties.stall = draft
+            .stall
+            .as_ref()
+            .map(|property| property.value)
+            .unwrap_or_default();
+        properties.number = draft.number.as_ref().map(|property| property.value);
+        properties.single_writer = draft
+            .single_writer
+            .as_ref()
+            .is_some_and(|property| property.value);
+        properties.audit = draft
+            .audit
+            .as_ref()
+            .map_or(AuditMode::Off, |property| property.value);
+        properties.retain = draft.retain.as_ref().is_some_and(|property| property.value)
+            && properties.alias.is_empty();
+        properties.max_age = draft.max_age.as_ref().and_then(|property| property.value);
         properties.alarms = self.alarms(&properties)?;
         Some(properties)
     }
 
     /// Reports an error of a property. If the property was inherited, the report also names the
     /// variable.
-    fn report_property_error<T>(&mut self, at: (Place, Layer), kind: Kind) -> Option<T> {
-        let (place, layer) = at;
+    fn report_property_error<T>(&mut self, location: (Place, Layer), kind: Kind) -> Option<T> {
+        let (place, layer) = location;
         if layer == Layer::Own {
             self.report.error(place, kind);
         } else {
-            let before = self.report.set_used_at(Some(self.place));
+            let previous = self.report.set_used_at(Some(self.place));
             self.report.error(place, kind);
-            self.report.set_used_at(before);
+            self.report.set_used_at(previous);
         }
         None
     }
@@ -134,13 +152,13 @@ impl Resolver<'_, '_> {
     fn not_for_type<T, U>(
         &mut self,
         key: &'static str,
-        at: &At<U>,
+        property: &Located<U>,
         data_type: &DataType,
         reason: impl Into<String>,
     ) -> Option<T> {
         let (data_type, reason) = (data_type.to_string(), reason.into());
         self.report_property_error(
-            (at.place, at.layer),
+            (property.place, property.layer),
             Kind::NotForType {
                 key,
                 data_type,
@@ -150,7 +168,7 @@ impl Resolver<'_, '_> {
     }
 
     fn scaling(&mut self, data_type: &DataType) -> Option<Option<Scaling>> {
-        let Some(At {
+        let Some(Located {
             place,
             layer,
             value: Some(form),
@@ -177,30 +195,39 @@ impl Resolver<'_, '_> {
     fn range(&mut self, data_type: &DataType) -> (Option<Option<[f64; 2]>>, Option<bool>) {
         let clamp = self.clamp(data_type);
         let range = match (self.stated_range(data_type), clamp) {
-            (Some(None), Some(at)) => self.check_range(&at, at.value, data_type).map(Some),
+            (Some(None), Some(property)) => self
+                .check_range(&property, property.value, data_type)
+                .map(Some),
             (stated, _) => stated,
         };
         let has_range = range.is_none_or(|range| range.is_some());
         let coerce = match &self.draft.coerce {
             None => Some(clamp.is_some()),
-            Some(at) if at.value && !has_range => match at.layer {
+            Some(property) if property.value && !has_range => match property.layer {
                 Layer::Defaults => Some(false),
-                layer => self.report_property_error((at.place, layer), Kind::CoerceWithoutRange),
+                layer => {
+                    self.report_property_error((property.place, layer), Kind::CoerceWithoutRange)
+                }
             },
-            Some(at) if !at.value && clamp.is_some() && at.layer != Layer::Defaults => {
-                self.report_property_error((at.place, at.layer), Kind::ClampContradicted)
+            Some(property)
+                if !property.value && clamp.is_some() && property.layer != Layer::Defaults =>
+            {
+                self.report_property_error(
+                    (property.place, property.layer),
+                    Kind::ClampContradicted,
+                )
             }
-            Some(at) => Some(at.value || clamp.is_some()),
+            Some(property) => Some(property.value || clamp.is_some()),
         };
         (range, coerce)
     }
 
     /// Returns the engineering limits of a clamping scale, if the scale applies.
-    fn clamp(&self, data_type: &DataType) -> Option<At<[f64; 2]>> {
+    fn clamp(&self, data_type: &DataType) -> Option<Located<[f64; 2]>> {
         let scale = self.draft.scale?;
         let value = scale.value?.clamp?;
         let applies = data_type.is_numeric() && self.draft.source.is_some();
-        applies.then_some(At {
+        applies.then_some(Located {
             place: scale.place,
             layer: scale.layer,
             value,
@@ -208,84 +235,87 @@ impl Resolver<'_, '_> {
     }
 
     fn stated_range(&mut self, data_type: &DataType) -> Option<Option<[f64; 2]>> {
-        let Some(at) = self.draft.range else {
+        let Some(property) = self.draft.range else {
             return Some(None);
         };
-        let Some(range) = at.value else {
+        let Some(range) = property.value else {
             return Some(None);
         };
         if data_type.is_numeric() {
-            return self.check_range(&at, range, data_type).map(Some);
+            return self.check_range(&property, range, data_type).map(Some);
         }
-        match at.layer {
+        match property.layer {
             Layer::Defaults => Some(None),
-            _ => self.not_for_type("range", &at, data_type, "only a number has a range"),
+            _ => self.not_for_type("range", &property, data_type, "only a number has a range"),
         }
     }
 
     /// Returns the range if it is valid and the type can represent both limits.
     fn check_range<T>(
         &mut self,
-        at: &At<T>,
+        property: &Located<T>,
         [low, high]: [f64; 2],
         data_type: &DataType,
     ) -> Option<[f64; 2]> {
         if low >= high {
             let (low, high) = (low.to_string(), high.to_string());
-            return self
-                .report_property_error((at.place, at.layer), Kind::RangeEmpty { low, high });
+            return self.report_property_error(
+                (property.place, property.layer),
+                Kind::RangeEmpty { low, high },
+            );
         }
-        let Some([least, most]) = limits(data_type) else {
+        let Some([type_min, type_max]) = limits(data_type) else {
             return Some([low, high]);
         };
-        for end in [low, high] {
-            if !data_type.is_float() && end.fract() != 0.0 {
-                let reason = format!("{end} is not a whole number");
-                return self.not_for_type("range", at, data_type, reason);
+        for limit in [low, high] {
+            if !data_type.is_float() && limit.fract() != 0.0 {
+                let reason = format!("{limit} is not a whole number");
+                return self.not_for_type("range", property, data_type, reason);
             }
-            if !(least..=most).contains(&end) {
-                let reason = format!("{end} is outside {least} to {most}");
-                return self.not_for_type("range", at, data_type, reason);
+            if !(type_min..=type_max).contains(&limit) {
+                let reason = format!("{limit} is outside {type_min} to {type_max}");
+                return self.not_for_type("range", property, data_type, reason);
             }
         }
         Some([low, high])
     }
 
     fn precision(&mut self, data_type: &DataType) -> Option<Option<u8>> {
-        let Some(at) = self.draft.precision else {
+        let Some(property) = self.draft.precision else {
             return Some(None);
         };
-        if at.value.is_none() || has_numbers(data_type) {
-            return Some(at.value);
+        if property.value.is_none() || has_numbers(data_type) {
+            return Some(property.value);
         }
-        match at.layer {
+        match property.layer {
             Layer::Defaults => Some(None),
-            _ => self.not_for_type("precision", &at, data_type, "it has no numbers"),
+            _ => self.not_for_type("precision", &property, data_type, "it has no numbers"),
         }
     }
 
     fn alarms(&mut self, properties: &Properties) -> Option<Vec<AlarmDefinition>> {
-        let Some(at) = &self.draft.alarm else {
+        let Some(property) = &self.draft.alarm else {
             return Some(Vec::new());
         };
-        match alarm::resolve(&at.value, properties) {
+        match alarm::resolve(&property.value, properties) {
             Ok(alarms) => Some(alarms),
-            Err(reason) => {
-                self.report_property_error((at.place, at.layer), Kind::AlarmRefused { reason })
-            }
+            Err(reason) => self.report_property_error(
+                (property.place, property.layer),
+                Kind::AlarmRefused { reason },
+            ),
         }
     }
 
     fn deadband(&mut self, data_type: &DataType) -> Option<trunkline_types::Deadband> {
-        let Some(at) = self.draft.deadband else {
+        let Some(property) = self.draft.deadband else {
             return Some(Default::default());
         };
-        if data_type.is_float() || at.value == Default::default() {
-            return Some(at.value);
+        if data_type.is_float() || property.value == Default::default() {
+            return Some(property.value);
         }
-        match at.layer {
+        match property.layer {
             Layer::Defaults => Some(Default::default()),
-            _ => self.not_for_type("deadband", &at, data_type, "it is for f32 and f64"),
+            _ => self.not_for_type("deadband", &property, data_type, "it is for f32 and f64"),
         }
     }
 
@@ -293,33 +323,44 @@ impl Resolver<'_, '_> {
     /// value of its own.
     fn alias(&mut self) -> Option<String> {
         let draft = self.draft;
-        let Some(at) = &draft.alias else {
+        let Some(property) = &draft.alias else {
             return Some(String::new());
         };
-        let own = [
-            (draft.source.as_ref().map(|own| own.layer), "source"),
-            (draft.initial.as_ref().map(|own| own.layer), "initial"),
+        let conflicts = [
             (
-                draft.retain.filter(|own| own.value).map(|own| own.layer),
+                draft.source.as_ref().map(|conflicts| conflicts.layer),
+                "source",
+            ),
+            (
+                draft.initial.as_ref().map(|conflicts| conflicts.layer),
+                "initial",
+            ),
+            (
+                draft
+                    .retain
+                    .filter(|conflicts| conflicts.value)
+                    .map(|conflicts| conflicts.layer),
                 "retain",
             ),
             (
                 draft
                     .fifo
-                    .filter(|own| own.value.is_some())
-                    .map(|own| own.layer),
+                    .filter(|conflicts| conflicts.value.is_some())
+                    .map(|conflicts| conflicts.layer),
                 "fifo",
             ),
         ];
         // Defaults apply only to variables that they fit, so they are not a conflict.
-        let mut own = own
+        let mut conflicts = conflicts
             .into_iter()
             .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));
-        if let Some((_, key)) = own.next() {
-            return self
-                .report_property_error((at.place, at.layer), Kind::AliasContradicted { key });
+        if let Some((_, key)) = conflicts.next() {
+            return self.report_property_error(
+                (property.place, property.layer),
+                Kind::AliasContradicted { key },
+            );
         }
-        let text = &at.value;
+        let text = &property.value;
         let reason = match Name::parse(text) {
             _ if text.contains("://") => {
                 "an alias refers to a variable of the same engine; write library/path".to_owned()
@@ -331,11 +372,14 @@ impl Resolver<'_, '_> {
             Err(error) => error.to_string(),
         };
         let text = text.clone();
-        self.report_property_error((at.place, at.layer), Kind::InvalidAlias { text, reason })
+        self.report_property_error(
+            (property.place, property.layer),
+            Kind::InvalidAlias { text, reason },
+        )
     }
 
     fn fifo(&mut self, properties: &Properties) -> Option<Fifo> {
-        let Some(At {
+        let Some(Located {
             place,
             layer,
             value: Some(form),
@@ -350,14 +394,18 @@ impl Resolver<'_, '_> {
     }
 
     fn timestamps(&mut self) -> Option<bool> {
-        let Some(at) = self.draft.timestamps else {
+        let Some(property) = self.draft.timestamps else {
             return Some(true);
         };
-        let scope = self.draft.scope.map(|at| at.value).unwrap_or_default();
-        if at.value || scope == Scope::Process {
-            return Some(at.value);
+        let scope = self
+            .draft
+            .scope
+            .map(|property| property.value)
+            .unwrap_or_default();
+        if property.value || scope == Scope::Process {
+            return Some(property.value);
         }
-        self.report_property_error((at.place, at.layer), Kind::TimestampsNeeded)
+        self.report_property_error((property.place, property.layer), Kind::TimestampsNeeded)
     }
 
     fn initial(
@@ -365,10 +413,10 @@ impl Resolver<'_, '_> {
         properties: &Properties,
         range: Option<[f64; 2]>,
     ) -> Option<Option<trunkline_types::Value>> {
-        let Some(at) = self.draft.initial else {
+        let Some(property) = self.draft.initial else {
             return Some(None);
         };
-        let env = match at.layer {
+        let env = match property.layer {
             Layer::Own => Braces::Fill(self.env),
             Layer::Override | Layer::Defaults => Braces::Reject(Section::Override),
         };
@@ -376,11 +424,13 @@ impl Resolver<'_, '_> {
             report: self.report,
             env,
         };
-        let value = initial::read(at.value, &properties.data_type, &mut values)?;
+        let value = initial::read(property.value, &properties.data_type, &mut values)?;
         if encoded_len(&value) > VALUE_BYTES_MAX {
             let reason = format!("it has more than {} bytes", grouped(VALUE_BYTES_MAX));
-            return self
-                .report_property_error((at.place, at.layer), Kind::InvalidInitial { reason });
+            return self.report_property_error(
+                (property.place, property.layer),
+                Kind::InvalidInitial { reason },
+            );
         }
         if let Ok(Some(element)) = FifoElement::of(properties) {
             let mut bytes = Vec::new();
@@ -388,8 +438,10 @@ impl Resolver<'_, '_> {
             if let Err(given) = element.check_length(&bytes) {
                 let length = element.length;
                 let reason = format!("it has length {given}, each value in the FIFO {length}");
-                return self
-                    .report_property_error((at.place, at.layer), Kind::InvalidInitial { reason });
+                return self.report_property_error(
+                    (property.place, property.layer),
+                    Kind::InvalidInitial { reason },
+                );
             }
         }
         if let (Some([low, high]), Some(number)) = (range, value.as_f64())
@@ -397,14 +449,17 @@ impl Resolver<'_, '_> {
         {
             let (value, low, high) = (number.to_string(), low.to_string(), high.to_string());
             let kind = Kind::InitialOutOfRange { value, low, high };
-            return self.report_property_error((at.place, at.layer), kind);
+            return self.report_property_error((property.place, property.layer), kind);
         }
         Some(Some(value))
     }
 }
 
-fn text(at: &Option<At<String>>) -> String {
-    at.as_ref().map(|at| at.value.clone()).unwrap_or_default()
+fn text(property: &Option<Located<String>>) -> String {
+    property
+        .as_ref()
+        .map(|property| property.value.clone())
+        .unwrap_or_default()
 }
 
 /// Returns true if a precision is meaningful for values of this type.

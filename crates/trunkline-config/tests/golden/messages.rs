@@ -75,7 +75,7 @@ fn files_that_cannot_be_read_are_named_with_the_reason() {
     assert_eq!(
         on_disk().to_string(),
         "missing.toml does not exist; give a file, or a folder of files that end in .toml\n\
-         empty is a directory without files ending in .toml\n\
+         empty is a folder without files that end in .toml\n\
          latin1.toml:2:10 this is not UTF-8 text; save the file as UTF-8\n\
          big.toml has more than 16,777,216 bytes, the most that a configuration file may have; split it\n\
          plant.toml:10:7 \"../rows.csv\" cannot be used: it must lie beside the configuration file \

@@ -1,6 +1,6 @@
 //! Counts over all variables and consumers of an engine.
 
-use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::ledger::WriteLedger;
 
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ pub(crate) struct Departed {
 }
 
 impl Departed {
-    pub(crate) fn add(&self, ledger: &UpstreamLedger) {
+    pub(crate) fn add(&self, ledger: &WriteLedger) {
         self.offered.add(ledger.offered);
         self.written.add(ledger.written);
         self.refused.add(ledger.refused);

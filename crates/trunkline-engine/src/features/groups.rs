@@ -206,8 +206,8 @@ impl Groups<'_> {
         call.check(&properties)?;
         if write.origin != Origin::Client || !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
         {
-            let why = "only values that clients put or set are written in a group; give other \
-                       orders one by one";
+            let why = "an atomic group contains only values to put or set; send other requests \
+                       one by one";
             return Err(Refusal::NotGroupable { why });
         }
         if write.verb == WriteVerb::Put && variable.is_provided() {

@@ -9,7 +9,7 @@ mod state;
 use std::fmt;
 use std::ops::Deref;
 
-use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::ledger::WriteLedger;
 use trunkline_types::{
     Access, AuditMode, Clock, ClockSync, DataType, Moment, Properties, Quality, Reason, Sample,
     Scope, Timestamp, Value,
@@ -227,17 +227,17 @@ impl Variable {
     }
 
     /// Returns the counters of every write so far, by outcome.
-    pub fn ledger(&self) -> UpstreamLedger {
+    pub fn ledger(&self) -> WriteLedger {
         let state = self.lock();
-        let mut ledger = UpstreamLedger {
+        let mut ledger = WriteLedger {
             offered: state.offered,
             written: self.sequence(),
-            ..UpstreamLedger::default()
+            ..WriteLedger::default()
         };
         let Some(unapplied) = state.unapplied() else {
             return ledger;
         };
-        ledger = UpstreamLedger {
+        ledger = WriteLedger {
             unchanged: unapplied.unchanged,
             superseded: unapplied.superseded,
             refused: unapplied.refused,

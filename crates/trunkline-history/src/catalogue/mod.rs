@@ -5,17 +5,21 @@
 //! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
 //!          summary | sum                                one row per file
 //! spool    id | log                                      logs of a spool whose rows are in files
+//! spool_end id | log | bytes                             acknowledged parts of other logs of a spool
 //! ```
 
 pub(crate) mod snapshot;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 use trunkline_types::DataType;
 use trunkline_types::wire::{self, Reader};
 
 use crate::error::Error;
+use crate::paths::check_identity;
 
 /// Version of the database schema.
 const VERSION: u32 = 1;
@@ -29,10 +33,27 @@ pub(crate) const STOPPED: u64 = u64::MAX;
 /// Maximum length of the name and of the units in a definition, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
+/// Creates the tables of spools, with their first entry.
+const SPOOL_TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS spool (
+        id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
+    );
+    CREATE TABLE IF NOT EXISTS spool_end (
+        id TEXT NOT NULL, log INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (id, log)
+    );";
+
 pub(crate) struct Catalogue {
     path: PathBuf,
+    /// Content of the file `identity` beside the catalogue, if the history has one.
+    identity: Option<String>,
     /// `None` until the catalogue can be opened for writing.
-    connection: Option<Connection>,
+    opened: Option<Opened>,
+}
+
+struct Opened {
+    connection: Connection,
+    /// Device and inode of the database.
+    file: (u64, u64),
 }
 
 /// The rows of one variable with one type.
@@ -72,6 +93,14 @@ pub(crate) struct SpoolLog {
     pub(crate) spool: String,
     /// Its number in the spool.
     pub(crate) log: u64,
+}
+
+/// The end of a log of a spool that is not written any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SpoolEnd {
+    pub(crate) log: SpoolLog,
+    /// Number of bytes that were acknowledged.
+    pub(crate) bytes: u64,
 }
 
 impl Series {
@@ -128,7 +157,8 @@ impl Catalogue {
     pub(crate) fn open(path: &Path, is_new: bool) -> Result<Self, Error> {
         Ok(Self {
             path: path.to_owned(),
-            connection: Some(Self::connect(path, is_new)?),
+            identity: None,
+            opened: Some(Opened::connect(path, is_new)?),
         })
     }
 
@@ -136,66 +166,63 @@ impl Catalogue {
     pub(crate) fn unopened(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            connection: None,
+            identity: None,
+            opened: None,
         }
     }
 
-    fn connection(&mut self) -> Result<&mut Connection, Error> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Self::connect(&self.path, false)?,
+    /// Sets the content of the file `identity`, with which the folder is compared before the catalogue is
+    /// opened again.
+    pub(crate) fn set_identity(&mut self, identity: &str) {
+        self.identity = Some(identity.to_owned());
+    }
+
+    /// Performs a step with the connection. If the disk was away, its open files cannot be used any more:
+    /// the connection is opened again if another file is in its place, and closed if the step fails.
+    fn with<T>(
+        &mut self,
+        step: impl FnOnce(&mut Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let file = file_at(&self.path).ok();
+        let is_current = |opened: &Opened| Some(opened.file) == file;
+        if !self.opened.as_ref().is_some_and(is_current) {
+            self.disconnect();
+            if let (Some(identity), Some(folder)) = (&self.identity, self.path.parent()) {
+                check_identity(folder, identity)?;
+            }
+            self.opened = Some(Opened::connect(&self.path, false)?);
+        }
+        let done = match &mut self.opened {
+            Some(opened) => step(&mut opened.connection),
+            None => Err(Error::damaged("its catalogue is closed")),
         };
-        Ok(self.connection.insert(connection))
+        if done.as_ref().is_err_and(Error::is_of_disk) {
+            self.disconnect();
+        }
+        done
     }
 
-    fn connect(path: &Path, is_new: bool) -> Result<Connection, Error> {
-        let mut connection = Connection::open(path)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        match found {
-            VERSION => {}
-            0 if !is_new => return Err(Error::damaged("its catalogue is empty")),
-            0 => {
-                let transaction = connection.transaction()?;
-                transaction.execute_batch(
-                    "CREATE TABLE series (
-                         id INTEGER PRIMARY KEY, name TEXT NOT NULL, data_type BLOB NOT NULL,
-                         units TEXT NOT NULL, sum INTEGER NOT NULL
-                     );
-                     CREATE INDEX series_by_name ON series (name);
-                     CREATE TABLE part (
-                         path TEXT PRIMARY KEY, segment INTEGER NOT NULL,
-                         first_time INTEGER NOT NULL, last_time INTEGER NOT NULL,
-                         rows INTEGER NOT NULL, bytes INTEGER NOT NULL, expires INTEGER NOT NULL,
-                         data_bytes INTEGER NOT NULL, footer INTEGER NOT NULL,
-                         summary INTEGER NOT NULL, sum INTEGER NOT NULL
-                     );",
-                )?;
-                transaction.pragma_update(None, "user_version", VERSION)?;
-                transaction.commit()?;
-            }
-            found => {
-                return Err(Error::Newer {
-                    found,
-                    known: VERSION,
-                });
-            }
+    /// Closes the connection, but leaves the files as they are, because another process may use them.
+    fn disconnect(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let _ = opened.connection.set_db_config(option, true);
         }
-        Ok(connection)
     }
 
     /// Closes the catalogue, which moves its write-ahead log into the main file.
     pub(crate) fn close(self) -> Result<(), Error> {
-        let closed = self.connection.map(Connection::close).transpose();
-        closed.map(drop).map_err(|(_, error)| error.into())
+        match self.opened {
+            Some(opened) => opened.connection.close().map_err(|(_, error)| error.into()),
+            None => Ok(()),
+        }
     }
 
     /// Checks the integrity of the database pages.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
-        let found: String = self
-            .connection()?
-            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        let found: String = self.with(|connection| {
+            Ok(connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?)
+        })?;
         match found.as_str() {
             "ok" => Ok(()),
             what => Err(Error::damaged(format!("its catalogue: {what}"))),
@@ -206,36 +233,18 @@ impl Catalogue {
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let transaction = self
-            .connection()?
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let value = work(&transaction)?;
-        transaction.commit()?;
-        Ok(value)
+        self.with(|connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })
     }
 
     /// Returns all series, in the order of their ids.
     pub(crate) fn series(&mut self) -> Result<Vec<Series>, Error> {
-        let mut select = self
-            .connection()?
-            .prepare("SELECT id, name, data_type, units, sum FROM series ORDER BY id")?;
-        let mut rows = select.query([])?;
-        let mut all = Vec::new();
-        while let Some(row) = rows.next()? {
-            let data_type: Vec<u8> = row.get(2)?;
-            let mut reader = Reader::new(&data_type);
-            let series = Series {
-                id: row.get(0)?,
-                name: row.get(1)?,
-                data_type: wire::decode_type(&mut reader)?,
-                units: row.get(3)?,
-            };
-            if series.sum() != row.get::<_, u32>(4)? {
-                return Err(of_row("series", &series.name));
-            }
-            all.push(series);
-        }
-        Ok(all)
+        self.with(|connection| read_series(connection))
     }
 
     /// Adds series, all or none. Their ids must not be in use.
@@ -253,53 +262,33 @@ impl Catalogue {
 
     /// Returns all parts, in the order of their first times.
     pub(crate) fn parts(&mut self) -> Result<Vec<PartRow>, Error> {
-        let mut select = self.connection()?.prepare(
-            "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer,
-                 summary, sum
-             FROM part ORDER BY first_time, path",
-        )?;
-        let rows = select.query_map([], |row| {
-            let part = PartRow {
-                path: row.get(0)?,
-                segment: row.get::<_, i64>(1)? as u64,
-                first_time: row.get(2)?,
-                last_time: row.get(3)?,
-                rows: row.get::<_, i64>(4)? as u64,
-                bytes: row.get::<_, i64>(5)? as u64,
-                expires: row.get(6)?,
-                data_bytes: row.get::<_, i64>(7)? as u64,
-                footer: row.get(8)?,
-                summary: row.get(9)?,
-            };
-            Ok((part, row.get::<_, u32>(10)?))
-        })?;
-        let mut parts = Vec::new();
-        for row in rows {
-            let (part, sum) = row?;
-            if part.sum() != sum {
-                return Err(of_row("part", &part.path));
-            }
-            parts.push(part);
-        }
-        Ok(parts)
+        self.with(|connection| read_parts(connection))
     }
 
     /// Returns the logs of spools whose rows are in files. The table is created with the first of them.
     pub(crate) fn spool_logs(&mut self) -> Result<Vec<SpoolLog>, Error> {
-        let connection = self.connection()?;
-        let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'spool'";
-        let count: u32 = connection.query_row(count, [], |row| row.get(0))?;
-        if count == 0 {
-            return Ok(Vec::new());
+        self.with(|connection| read_spool_logs(connection))
+    }
+
+    /// Returns the ends of spool logs whose rows are not in files.
+    pub(crate) fn spool_ends(&mut self) -> Result<Vec<SpoolEnd>, Error> {
+        self.with(|connection| read_spool_ends(connection))
+    }
+
+    /// Adds ends of spool logs.
+    pub(crate) fn add_spool_ends(&mut self, ends: &[SpoolEnd]) -> Result<(), Error> {
+        if ends.is_empty() {
+            return Ok(());
         }
-        let mut select = connection.prepare("SELECT id, log FROM spool")?;
-        let logs = select.query_map([], |row| {
-            Ok(SpoolLog {
-                spool: row.get(0)?,
-                log: row.get::<_, i64>(1)? as u64,
-            })
-        })?;
-        Ok(logs.collect::<Result<_, _>>()?)
+        self.transaction(|transaction| {
+            transaction.execute_batch(SPOOL_TABLES)?;
+            for one in ends {
+                let insert = "INSERT OR REPLACE INTO spool_end VALUES (?, ?, ?)";
+                let values = params![one.log.spool, one.log.log as i64, one.bytes as i64];
+                transaction.execute(insert, values)?;
+            }
+            Ok(())
+        })
     }
 
     /// Deletes the entries of spool logs that have been removed.
@@ -343,15 +332,177 @@ impl Catalogue {
                 ])?;
             }
             if let Some(one) = spool_log {
-                transaction.execute_batch(
-                    "CREATE TABLE IF NOT EXISTS spool (
-                         id TEXT NOT NULL, log INTEGER NOT NULL, PRIMARY KEY (id, log)
-                     )",
-                )?;
+                transaction.execute_batch(SPOOL_TABLES)?;
                 let insert = "INSERT OR REPLACE INTO spool VALUES (?, ?)";
                 transaction.execute(insert, params![one.spool, one.log as i64])?;
+                let delete = "DELETE FROM spool_end WHERE id = ? AND log = ?";
+                transaction.execute(delete, params![one.spool, one.log as i64])?;
             }
             Ok(())
         })
+    }
+}
+
+impl Opened {
+    fn connect(path: &Path, is_new: bool) -> Result<Self, Error> {
+        let mut flags = OpenFlags::default();
+        // Where a disk is not mounted, no catalogue must be created.
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, is_new);
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        match found {
+            VERSION => {}
+            0 if !is_new => return Err(Error::damaged("its catalogue is empty")),
+            0 => {
+                let transaction = connection.transaction()?;
+                transaction.execute_batch(
+                    "CREATE TABLE series (
+                         id INTEGER PRIMARY KEY, name TEXT NOT NULL, data_type BLOB NOT NULL,
+                         units TEXT NOT NULL, sum INTEGER NOT NULL
+                     );
+                     CREATE INDEX series_by_name ON series (name);
+                     CREATE TABLE part (
+                         path TEXT PRIMARY KEY, segment INTEGER NOT NULL,
+                         first_time INTEGER NOT NULL, last_time INTEGER NOT NULL,
+                         rows INTEGER NOT NULL, bytes INTEGER NOT NULL, expires INTEGER NOT NULL,
+                         data_bytes INTEGER NOT NULL, footer INTEGER NOT NULL,
+                         summary INTEGER NOT NULL, sum INTEGER NOT NULL
+                     );",
+                )?;
+                transaction.pragma_update(None, "user_version", VERSION)?;
+                transaction.commit()?;
+            }
+            found => {
+                return Err(Error::Newer {
+                    found,
+                    known: VERSION,
+                });
+            }
+        }
+        let file = file_at(path)?;
+        Ok(Self { connection, file })
+    }
+}
+
+fn read_series(connection: &Connection) -> Result<Vec<Series>, Error> {
+    let mut select =
+        connection.prepare("SELECT id, name, data_type, units, sum FROM series ORDER BY id")?;
+    let mut rows = select.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let data_type: Vec<u8> = row.get(2)?;
+        let mut reader = Reader::new(&data_type);
+        let series = Series {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            data_type: wire::decode_type(&mut reader)?,
+            units: row.get(3)?,
+        };
+        if series.sum() != row.get::<_, u32>(4)? {
+            return Err(of_row("series", &series.name));
+        }
+        all.push(series);
+    }
+    Ok(all)
+}
+
+fn read_parts(connection: &Connection) -> Result<Vec<PartRow>, Error> {
+    let mut select = connection.prepare(
+        "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer,
+             summary, sum
+         FROM part ORDER BY first_time, path",
+    )?;
+    let rows = select.query_map([], |row| {
+        let part = PartRow {
+            path: row.get(0)?,
+            segment: row.get::<_, i64>(1)? as u64,
+            first_time: row.get(2)?,
+            last_time: row.get(3)?,
+            rows: row.get::<_, i64>(4)? as u64,
+            bytes: row.get::<_, i64>(5)? as u64,
+            expires: row.get(6)?,
+            data_bytes: row.get::<_, i64>(7)? as u64,
+            footer: row.get(8)?,
+            summary: row.get(9)?,
+        };
+        Ok((part, row.get::<_, u32>(10)?))
+    })?;
+    let mut parts = Vec::new();
+    for row in rows {
+        let (part, sum) = row?;
+        if part.sum() != sum {
+            return Err(of_row("part", &part.path));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+fn read_spool_logs(connection: &Connection) -> Result<Vec<SpoolLog>, Error> {
+    if !has_table(connection, "spool")? {
+        return Ok(Vec::new());
+    }
+    let mut select = connection.prepare("SELECT id, log FROM spool")?;
+    let logs = select.query_map([], |row| {
+        Ok(SpoolLog {
+            spool: row.get(0)?,
+            log: row.get::<_, i64>(1)? as u64,
+        })
+    })?;
+    Ok(logs.collect::<Result<_, _>>()?)
+}
+
+fn read_spool_ends(connection: &Connection) -> Result<Vec<SpoolEnd>, Error> {
+    if !has_table(connection, "spool_end")? {
+        return Ok(Vec::new());
+    }
+    let mut select = connection.prepare("SELECT id, log, bytes FROM spool_end")?;
+    let ends = select.query_map([], |row| {
+        let log = SpoolLog {
+            spool: row.get(0)?,
+            log: row.get::<_, i64>(1)? as u64,
+        };
+        Ok(SpoolEnd {
+            log,
+            bytes: row.get::<_, i64>(2)? as u64,
+        })
+    })?;
+    Ok(ends.collect::<Result<_, _>>()?)
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
+    let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?";
+    let count: u32 = connection.query_row(count, [name], |row| row.get(0))?;
+    Ok(count > 0)
+}
+
+/// Returns the device and the inode of a file.
+fn file_at(path: &Path) -> Result<(u64, u64), Error> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use super::*;
+
+    /// H-14: files that were open while their disk was away cannot be used any more.
+    #[test]
+    fn catalogue_is_opened_again_after_an_error_of_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalogue.sqlite");
+        let mut sut = Catalogue::open(&path, true).unwrap();
+        let failed = sut.with::<()>(|_| Err(std::io::Error::other("away").into()));
+        assert!(matches!(failed, Err(Error::Io(_))));
+        assert!(sut.opened.is_none());
+        assert_eq!(sut.series().unwrap(), []);
+        std::fs::rename(&path, folder.path().join("away")).unwrap();
+        sut.series().unwrap_err();
+        assert!(!path.exists(), "no other catalogue is created in its place");
+        std::fs::rename(folder.path().join("away"), &path).unwrap();
+        assert_eq!(sut.series().unwrap(), []);
     }
 }

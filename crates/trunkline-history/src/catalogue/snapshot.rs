@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::catalogue::{Catalogue, PartRow, Series, SpoolLog};
+use crate::catalogue::{Catalogue, PartRow, Series, SpoolEnd, SpoolLog};
 use crate::database::{CopyError, copy_database};
 use crate::error::Error;
 use crate::paths::CATALOGUE;
@@ -22,6 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) parts: Vec<PartRow>,
     /// The logs of spools whose rows are in files.
     pub(crate) spool_logs: Vec<SpoolLog>,
+    /// The ends of other logs of spools.
+    pub(crate) spool_ends: Vec<SpoolEnd>,
 }
 
 impl Snapshot {
@@ -44,6 +46,7 @@ impl Snapshot {
             series: catalogue.series()?,
             parts: catalogue.parts()?,
             spool_logs: catalogue.spool_logs()?,
+            spool_ends: catalogue.spool_ends()?,
         })
     }
 

@@ -72,6 +72,8 @@ pub struct FileHistory {
     recorder_figures: Mutex<RecorderFigures>,
     /// Where the log is. Locked after the recorder.
     spooling: Mutex<Spooling>,
+    /// The state of the spool after the last change. Locked only briefly.
+    spool_state: Mutex<Option<SpoolState>>,
     /// Locked after `spooling`.
     catalogue: Mutex<Catalogue>,
     /// All series, in the order of their names and ids. Locked after the catalogue.
@@ -168,6 +170,7 @@ impl FileHistory {
             mut series,
             parts: rows,
             spool_logs,
+            spool_ends,
         } = content;
         let mut spooling = Spooling::new(spool);
         let spooled = spooling.open(folder, &spool_logs, &mut catalogue)?;
@@ -190,6 +193,8 @@ impl FileHistory {
         let parts: Vec<Arc<Part>> = parts.collect();
         let ends = spooling.ends_before(&spooled);
         let mut unsealed = Unsealed::beside(folder, &parts, &ends, wall)?;
+        let of_logs = std::mem::take(&mut unsealed.spool_ends);
+        spooling.add_ends(spool_ends, of_logs, &spooled);
         let new = unsealed::unknown(&unsealed.series, &series)?;
         if !new.is_empty() {
             spooling.enter_at_start(&new, &mut catalogue)?;
@@ -203,7 +208,7 @@ impl FileHistory {
             frozen: frozen.into_iter().map(Arc::new).collect(),
         };
         for log in spooled {
-            let Some(mut recovered) = spooling.read(&log) else {
+            let Some(mut recovered) = spooling.read(&log, wall) else {
                 continue;
             };
             let mut new = Vec::new();
@@ -211,11 +216,14 @@ impl FileHistory {
             spooling.enter_at_start(&new, &mut catalogue)?;
             series.extend(new);
             tail.open.number += 1;
+            let is_continued = spooling.end_of(&log).is_some();
             let mut segment = Segment::in_spool(tail.open.number, log);
             let damaged = unsealed::fill(&mut segment, &recovered, wall);
             damage.extend(damaged.map(|damaged| format!("in the spool, {}", damaged.sentence())));
             let follows = recovered.follows.map_or(0, |end| end.segment);
-            if recovered.last_commit.is_some() && follows >= unsealed.newest_commit {
+            let is_newest = follows >= unsealed.newest_commit && !is_continued;
+            // Without rows, creating the log may have failed, and then the other log may have continued.
+            if is_newest && !recovered.rows.is_empty() {
                 unsealed.interrupted = unsealed::interruption(&recovered);
             }
             tail.insert(segment);
@@ -263,6 +271,7 @@ impl FileHistory {
             rules,
             recorder: Mutex::new(recorder),
             recorder_figures: Mutex::default(),
+            spool_state: Mutex::new(spooling.state()),
             spooling: Mutex::new(spooling),
             catalogue: Mutex::new(catalogue),
             series: Mutex::default(),
@@ -278,7 +287,7 @@ impl FileHistory {
         history.set_series(series);
         // Committed before the logs that show how the last run ended are removed.
         let mut recorder = lock(&history.recorder);
-        let begun = history.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+        let begun = history.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
             recorder.commit_start(wall, &mut |id, rows| {
                 lock(&history.stored).tail.open.add(id, rows, wall);
             })
@@ -286,8 +295,8 @@ impl FileHistory {
         if let Err(error) = begun {
             // The next attempt creates a new log.
             let _ = std::fs::remove_file(log::path(folder, number));
-            let open = &lock(&history.stored).tail.open;
-            lock(&history.spooling).abandon(open);
+            let open = lock(&history.stored).tail.open.spool_log.clone();
+            history.spooling().abandon(open.as_ref());
             return Err(error);
         }
         history.note_figures(&recorder);
@@ -309,7 +318,7 @@ impl FileHistory {
 
     fn try_follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), Error> {
         let mut recorder = lock(&self.recorder);
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let before = series.len();
@@ -326,7 +335,7 @@ impl FileHistory {
         if let Some(wait) = self.choose_place(&mut recorder, moment) {
             return Ok(Some(wait));
         }
-        let recorded = self.commit_somewhere(&mut recorder, moment.wall, &mut |recorder| {
+        let recorded = self.commit_somewhere(&mut recorder, moment.wall, true, &mut |recorder| {
             recorder.record(moment, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, moment.wall);
             })
@@ -355,6 +364,7 @@ impl FileHistory {
     /// rows, or joins small files. Returns false if there is nothing to do.
     fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
         self.find_spool(wall)?;
+        self.spooling().check_folder(&self.folder)?;
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));
@@ -433,12 +443,7 @@ impl FileHistory {
         spool_log: Option<&SpoolLog>,
     ) -> Result<(), Error> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
-        {
-            let mut spooling = lock(&self.spooling);
-            let mut catalogue = lock(&self.catalogue);
-            spooling.enter_pending(&mut catalogue)?;
-            catalogue.replace_parts(&paths, &added, spool_log)?;
-        }
+        self.enter_and(|catalogue| catalogue.replace_parts(&paths, &added, spool_log))?;
         // Do not remove a replaced file whose name a new file has.
         let kept: Vec<String> = added.iter().map(|row| row.path.clone()).collect();
         let mut stored = lock(&self.stored);
@@ -554,7 +559,7 @@ impl History for FileHistory {
     fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError> {
         let done = self.try_maintain(wall);
         let done = done.map_err(|error| error.of(&self.folder));
-        lock(&self.spooling).note_maintenance(done.as_ref().err());
+        self.spooling().note_maintenance(done.as_ref().err());
         done
     }
 
@@ -572,7 +577,8 @@ impl History for FileHistory {
 
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
         let mut recorder = lock(&self.recorder);
-        let closed = self.commit_somewhere(&mut recorder, wall, &mut |recorder| {
+        // This run has no other chance to record what waits.
+        let closed = self.commit_somewhere(&mut recorder, wall, false, &mut |recorder| {
             recorder.close(wall, &mut |series, rows| {
                 lock(&self.stored).tail.open.add(series, rows, wall);
             })
@@ -600,7 +606,7 @@ impl History for FileHistory {
     }
 
     fn spool(&self) -> Option<SpoolState> {
-        lock(&self.spooling).state()
+        lock(&self.spool_state).clone()
     }
 }
 
@@ -641,9 +647,14 @@ mod tests {
         let engine = Engine::new(EngineOptions::new("test", 1));
         let wall = Timestamp::from_nanos(1_790_000_000_000_000_000);
         let wake = Box::new(Unheard);
-        let history = FileHistory::open(folder.path(), Vec::new(), &engine, wake, wall).unwrap();
+        let (main, spool) = (folder.path().join("main"), folder.path().join("spool"));
+        let rules = Vec::new();
+        let history =
+            FileHistory::open_with_spool(&main, Some(&spool), rules, &engine, wake, wall).unwrap();
         let recorder = history.recorder.lock().unwrap();
+        let spooling = history.spooling.lock().unwrap();
         let figures = history.figures();
+        assert_eq!(history.spool(), spooling.state());
         assert_eq!(figures.recorded, recorder.recorded);
         assert_eq!(figures.recorded, 1, "the start of the engine");
         assert_eq!(figures.unsealed, 1);

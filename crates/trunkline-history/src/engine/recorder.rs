@@ -19,7 +19,7 @@ use trunkline_types::history::{
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Scope, Tick, Timestamp};
 
-use crate::catalogue::{ADDED, ENGINE_SERIES, RETIRED, STOPPED, Series};
+use crate::catalogue::{ADDED, ENGINE_SERIES, RETIRED, STOPPED, Series, SpoolEnd};
 use crate::error::Error;
 use crate::files::schema::{Storage, number_of};
 use crate::log::{Log, LogEnd};
@@ -404,17 +404,26 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the log by that of the next segment, which begins with the time. Returns the old log.
-    pub(crate) fn begin_segment(&mut self, mut log: Log, wall: Timestamp) -> Result<Log, Error> {
+    /// Replaces the log by that of the next segment in the folder, which begins with the time, and with the
+    /// end of the log of the spool that it continues.
+    pub(crate) fn begin_segment(
+        &mut self,
+        mut log: Log,
+        after: Option<&SpoolEnd>,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
         let mut commit = log.begin();
         commit.note(wall);
+        if let Some(end) = after {
+            commit.note_spool_end(end, wall);
+        }
         commit.finish()?;
-        Ok(self.replace_log(log))
+        self.log = log;
+        Ok(())
     }
 
-    /// Replaces the log, and returns the old one.
-    pub(crate) fn replace_log(&mut self, log: Log) -> Log {
-        std::mem::replace(&mut self.log, log)
+    pub(crate) fn replace_log(&mut self, log: Log) {
+        self.log = log;
     }
 
     /// Truncates what a failed commit left in the log, and returns the end of the log.

@@ -5,8 +5,9 @@
 //! written to files. It moves back when all closed segments are in files, which shows that the folder
 //! can be written again, or when the spool fails. Each move begins a segment, so a segment has one log.
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use trunkline_engine::history::{HistoryError, SpoolState};
@@ -14,7 +15,7 @@ use trunkline_types::history::Rows;
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::catalogue::snapshot::Snapshot;
-use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolLog};
+use crate::catalogue::{Catalogue, ENGINE_SERIES, Series, SpoolEnd, SpoolLog};
 use crate::engine::recorder::Recorder;
 use crate::engine::{FileHistory, NO_ROOM};
 use crate::error::Error;
@@ -22,12 +23,15 @@ use crate::files::{seal, unsealed};
 use crate::log::spool::{self, Spool};
 use crate::log::tail::{FROZEN_MAX, Segment};
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::remove_if_there;
+use crate::paths::{check_identity, remove_if_there};
 use crate::rules;
 use crate::sync::lock;
 
 /// Delay before the next attempt to use the folder.
 const RETRY: Duration = Duration::from_secs(1);
+/// First and longest delay before a log of the spool is read again, in nanoseconds.
+const UNREAD_DELAY_MIN: i64 = 1_000_000_000;
+const UNREAD_DELAY_MAX: i64 = 600_000_000_000;
 
 /// The spool of a history, and the reason for using it.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub(crate) struct Spooling {
     folder: Option<PathBuf>,
     /// `None` while it cannot be opened.
     spool: Option<Spool>,
+    /// Content of the file `identity` of the history; `None` until the spool was opened.
+    identity: Option<String>,
     /// Why the spool cannot be used.
     fault: Option<HistoryError>,
     /// Why the log is in the spool; `None` if it is in the folder of the history.
@@ -46,8 +52,106 @@ pub(crate) struct Spooling {
     left: LogEnd,
     /// Earliest time of the next attempt to use the folder.
     retry: Tick,
-    /// Series that could not be entered in the catalogue yet, because it cannot be written.
-    pending: Vec<Series>,
+    pending: Pending,
+    /// The ends of logs of the spool that the folder continues. A failed commit may have left rows
+    /// beyond them, which are in the folder.
+    ends: Vec<SpoolEnd>,
+    unread: Unread,
+    /// Removed logs that the catalogue still lists.
+    removed: Vec<SpoolLog>,
+}
+
+/// What could not be entered in the catalogue yet, because it cannot be written.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Logs define these series, too.
+    series: Vec<Series>,
+    /// Logs in the folder have these ends, too.
+    ends: Vec<SpoolEnd>,
+}
+
+impl Pending {
+    fn enter(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
+        catalogue.add_spool_ends(&self.ends)?;
+        self.ends.clear();
+        if !self.series.is_empty() {
+            catalogue.add_series(&self.series)?;
+            self.series.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The locked state of the log. When it is unlocked, its visible part is copied, so that reading that does
+/// not wait for disks.
+pub(crate) struct SpoolingGuard<'a> {
+    spooling: MutexGuard<'a, Spooling>,
+    state: &'a Mutex<Option<SpoolState>>,
+}
+
+impl Deref for SpoolingGuard<'_> {
+    type Target = Spooling;
+
+    fn deref(&self) -> &Spooling {
+        &self.spooling
+    }
+}
+
+impl DerefMut for SpoolingGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Spooling {
+        &mut self.spooling
+    }
+}
+
+impl Drop for SpoolingGuard<'_> {
+    fn drop(&mut self) {
+        *lock(self.state) = self.spooling.state();
+    }
+}
+
+/// Logs of the spool that could not be read. The next attempt is made after a delay.
+#[derive(Debug)]
+struct Unread {
+    logs: Vec<SpoolLog>,
+    /// Why; `None` if there are none.
+    fault: Option<HistoryError>,
+    /// Time of the next attempt.
+    retry: Timestamp,
+    delay: i64,
+}
+
+impl Unread {
+    fn new() -> Self {
+        Self {
+            logs: Vec::new(),
+            fault: None,
+            retry: Timestamp::from_nanos(0),
+            delay: UNREAD_DELAY_MIN,
+        }
+    }
+
+    fn add(&mut self, logs: &[SpoolLog], fault: HistoryError, wall: Timestamp) {
+        self.logs.extend_from_slice(logs);
+        self.fault = Some(fault);
+        self.retry = Timestamp::from_nanos(wall.as_nanos().saturating_add(self.delay));
+    }
+
+    /// Returns the logs for the next attempt if it is due. The clock may have been set back.
+    fn take_due(&mut self, wall: Timestamp) -> Vec<SpoolLog> {
+        let wait = self.retry.nanos_since(wall);
+        if self.logs.is_empty() || (1..=self.delay).contains(&wait) {
+            return Vec::new();
+        }
+        self.delay = (self.delay * 2).min(UNREAD_DELAY_MAX);
+        std::mem::take(&mut self.logs)
+    }
+
+    /// Ends an attempt. The fault remains until all logs are read.
+    fn end_attempt(&mut self) {
+        if self.logs.is_empty() {
+            *self = Self::new();
+        }
+    }
 }
 
 impl Spooling {
@@ -55,6 +159,7 @@ impl Spooling {
         Self {
             folder: folder.map(Path::to_owned),
             spool: None,
+            identity: None,
             fault: None,
             cause: None,
             sealing: None,
@@ -63,7 +168,10 @@ impl Spooling {
                 bytes: 0,
             },
             retry: Tick::from_nanos(0),
-            pending: Vec::new(),
+            pending: Pending::default(),
+            ends: Vec::new(),
+            unread: Unread::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -84,6 +192,7 @@ impl Spooling {
         match self.try_open(&folder, history, in_files, catalogue) {
             Ok(waiting) => {
                 self.fault = None;
+                self.unread = Unread::new();
                 Ok(waiting)
             }
             Err(error) => {
@@ -114,19 +223,30 @@ impl Spooling {
                 false => waiting.push(log),
             }
         }
+        spool.sync_removals()?;
         let is_of_it = |log: &&SpoolLog| **log == spool.log(log.log);
-        // The highest number stays in the list, so that no number is used again: a restored backup may
-        // have an older list, by which logs are removed.
-        let highest = in_files.iter().filter(is_of_it).map(|log| log.log).max();
-        let is_removed = |log: &&SpoolLog| is_of_it(log) && Some(log.log) != highest;
-        let removed: Vec<SpoolLog> = in_files.iter().filter(is_removed).cloned().collect();
-        if !removed.is_empty() {
-            spool.sync_removals()?;
-            // If the catalogue cannot be written now, the entries are deleted later.
-            let _ = catalogue.forget_spool_logs(&removed);
-        }
+        let removed = in_files.iter().filter(is_of_it).cloned().collect();
+        self.removed = forget(removed, catalogue);
+        catalogue.set_identity(spool.history());
+        self.identity = Some(spool.history().to_owned());
         self.spool = Some(spool);
         Ok(waiting)
+    }
+
+    /// Removes a log whose rows are in files.
+    fn remove(&mut self, log: &SpoolLog) {
+        self.ends.retain(|end| end.log != *log);
+        let Some(spool) = &self.spool else {
+            return;
+        };
+        match spool.remove(log).and_then(|()| spool.sync_removals()) {
+            Ok(()) => self.removed.push(log.clone()),
+            Err(error) => {
+                // The log is removed when the spool is opened again.
+                self.fail(error);
+                self.spool = None;
+            }
+        }
     }
 
     /// Returns the ends of the logs in the history's folder after which these logs continue.
@@ -139,20 +259,65 @@ impl Spooling {
         ends.filter_map(|end| end.ok().flatten()).collect()
     }
 
-    /// Reads a log of the spool. Returns `None` if it cannot be read now.
-    pub(crate) fn read(&mut self, log: &SpoolLog) -> Option<Recovered> {
-        let spool = self.spool.as_ref()?;
-        match spool.read(log) {
+    /// Adds the ends of logs according to the catalogue and the logs in the folder. `logs` are the logs
+    /// in the spool if it can be used.
+    pub(crate) fn add_ends(
+        &mut self,
+        of_catalogue: Vec<SpoolEnd>,
+        of_logs: Vec<SpoolEnd>,
+        logs: &[SpoolLog],
+    ) {
+        let is_there = |end: &SpoolEnd| self.spool.is_none() || logs.contains(&end.log);
+        let of_logs = of_logs.into_iter();
+        let of_logs = of_logs.filter(|end| is_there(end) && !of_catalogue.contains(end));
+        self.pending.ends = of_logs.collect();
+        self.ends = of_catalogue;
+        self.ends.extend_from_slice(&self.pending.ends);
+    }
+
+    /// Returns the number of acknowledged bytes of a log, if the folder continues it.
+    pub(crate) fn end_of(&self, log: &SpoolLog) -> Option<u64> {
+        let end = self.ends.iter().find(|end| end.log == *log)?;
+        Some(end.bytes)
+    }
+
+    /// Reads a log of the spool at the start. Returns `None` if it cannot be read now.
+    pub(crate) fn read(&mut self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
+        let read = self.spool.as_ref()?.place().read(log, self.end_of(log));
+        self.note_read(log, read, wall)
+    }
+
+    /// Takes the result of reading a log. If it cannot be read, this is tried again later.
+    fn note_read(
+        &mut self,
+        log: &SpoolLog,
+        read: Result<Recovered, Error>,
+        wall: Timestamp,
+    ) -> Option<Recovered> {
+        match read {
             Ok(recovered) => Some(recovered),
             Err(error) => {
-                self.fault = Some(error.of_spool(spool.folder()));
-                // If the folder can be listed, the fault concerns this log alone.
-                if spool.logs().is_err() {
-                    self.spool = None;
+                let fault = self.fault_of(error);
+                match self.spool.as_ref().map(Spool::logs) {
+                    // The fault concerns this log alone, unless somebody has removed it.
+                    Some(Ok(logs)) => {
+                        if logs.contains(&log.log) {
+                            self.unread.add(std::slice::from_ref(log), fault, wall);
+                        }
+                    }
+                    // All logs are read when the spool is opened again.
+                    Some(Err(_)) | None => {
+                        self.fault = Some(fault);
+                        self.spool = None;
+                    }
                 }
                 None
             }
         }
+    }
+
+    fn fault_of(&self, error: Error) -> HistoryError {
+        error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")))
     }
 
     /// Begins a log in the spool, and returns it with its segment.
@@ -189,7 +354,7 @@ impl Spooling {
     /// Stores why the spool cannot be used, and returns it.
     fn fail(&mut self, error: Error) -> HistoryError {
         let is_foreign = matches!(error, Error::Foreign { .. });
-        let error = error.of_spool(self.folder.as_deref().unwrap_or(Path::new("")));
+        let error = self.fault_of(error);
         if is_foreign {
             self.spool = None;
         }
@@ -200,11 +365,11 @@ impl Spooling {
     /// Enters series in the catalogue. While the log is in the spool, this may be postponed, because
     /// the log there defines the series as well.
     pub(crate) fn enter(&mut self, new: &[Series], catalogue: &mut Catalogue) -> Result<(), Error> {
-        let before = self.pending.len();
-        self.pending.extend_from_slice(new);
-        match self.enter_pending(catalogue) {
+        let before = self.pending.series.len();
+        self.pending.series.extend_from_slice(new);
+        match self.pending.enter(catalogue) {
             Err(error) if self.cause.is_none() => {
-                self.pending.truncate(before);
+                self.pending.series.truncate(before);
                 Err(error)
             }
             _ => Ok(()),
@@ -217,19 +382,19 @@ impl Spooling {
         new: &[Series],
         catalogue: &mut Catalogue,
     ) -> Result<(), Error> {
-        self.pending.extend_from_slice(new);
-        match self.enter_pending(catalogue) {
+        self.pending.series.extend_from_slice(new);
+        match self.pending.enter(catalogue) {
             Err(error) if self.folder.is_none() || !error.is_of_disk() => Err(error),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn enter_pending(&mut self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        if !self.pending.is_empty() {
-            catalogue.add_series(&self.pending)?;
-            self.pending.clear();
+    /// Fails if another folder is in the place of the history, whose disk may be away.
+    pub(crate) fn check_folder(&self, history: &Path) -> Result<(), Error> {
+        match &self.identity {
+            Some(identity) => check_identity(history, identity),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Stores why closed segments cannot be written to files; `None` if they can.
@@ -237,15 +402,15 @@ impl Spooling {
         self.sealing = error.cloned();
     }
 
-    /// Removes the log of this segment, which has no rows, if it is in the spool.
-    pub(crate) fn abandon(&mut self, open: &Segment) {
-        if let (Some(spool), Some(log)) = (&self.spool, &open.spool_log) {
+    /// Removes the log of the open segment, which has no rows, if it is in the spool.
+    pub(crate) fn abandon(&mut self, log: Option<&SpoolLog>) {
+        if let (Some(spool), Some(log)) = (&self.spool, log) {
             let _ = spool.remove(log);
         }
     }
 
-    /// Returns true if the spool still has to be opened. Clears a fault that has passed.
-    fn is_missing(&mut self) -> bool {
+    /// Clears a fault that has passed.
+    fn check_fault(&mut self) {
         if let Some(spool) = &self.spool
             && self.fault.is_some()
             && self.cause.is_none()
@@ -253,25 +418,67 @@ impl Spooling {
         {
             self.fault = None;
         }
-        self.folder.is_some() && self.spool.is_none()
     }
 
     pub(crate) fn state(&self) -> Option<SpoolState> {
         Some(SpoolState {
             location: self.folder.as_ref()?.display().to_string(),
             cause: self.cause.clone(),
-            fault: self.fault.clone(),
+            fault: self.fault.clone().or_else(|| self.unread.fault.clone()),
         })
     }
 }
 
+/// Deletes the entries of removed logs from the catalogue, and returns those that remain. The highest number
+/// stays there, so that no number is used again: a restored backup may have an older list, by which logs
+/// are removed.
+fn forget(mut removed: Vec<SpoolLog>, catalogue: &mut Catalogue) -> Vec<SpoolLog> {
+    removed.sort_by_key(|log| log.log);
+    // If the catalogue cannot be written now, the entries are deleted later.
+    if let Some((highest, others)) = removed.split_last()
+        && !others.is_empty()
+        && catalogue.forget_spool_logs(others).is_ok()
+    {
+        return vec![highest.clone()];
+    }
+    removed
+}
+
 impl FileHistory {
+    pub(crate) fn spooling(&self) -> SpoolingGuard<'_> {
+        SpoolingGuard {
+            spooling: lock(&self.spooling),
+            state: &self.spool_state,
+        }
+    }
+
+    /// Enters in the catalogue what is pending, and performs a step with it. Updates are recorded meanwhile.
+    pub(crate) fn enter_and(
+        &self,
+        step: impl FnOnce(&mut Catalogue) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut pending = std::mem::take(&mut self.spooling().pending);
+        let done = {
+            let mut catalogue = lock(&self.catalogue);
+            let entered = pending.enter(&mut catalogue);
+            entered.and_then(|()| step(&mut catalogue))
+        };
+        let now = &mut self.spooling().pending;
+        now.series.append(&mut pending.series);
+        now.ends.append(&mut pending.ends);
+        done
+    }
+
     /// Moves the log if a move is due. Returns the time of the next attempt if nothing can be recorded now.
     pub(crate) fn choose_place(&self, recorder: &mut Recorder, moment: Moment) -> Option<Tick> {
-        let mut spooling = lock(&self.spooling);
-        let (closed, in_folder) = {
+        let mut spooling = self.spooling();
+        let (closed, in_folder, number) = {
             let tail = &lock(&self.stored).tail;
-            (tail.frozen.len(), tail.closed_in_folder())
+            (
+                tail.frozen.len(),
+                tail.closed_in_folder(),
+                tail.open.number + 1,
+            )
         };
         if spooling.cause.is_some() {
             let is_due = closed == 0 && moment.now >= spooling.retry;
@@ -289,8 +496,8 @@ impl FileHistory {
         }
         // Either maintenance cannot keep up with the updates, or it fails.
         let cause = spooling.sealing.clone();
-        let moved =
-            cause.map(|cause| self.leave_folder(recorder, &mut spooling, cause, moment.wall));
+        let moved = cause
+            .map(|cause| self.leave_folder(recorder, &mut spooling, cause, number, moment.wall));
         match moved {
             Some(Ok(())) => None,
             _ => Some(moment.now.saturating_add(NO_ROOM)),
@@ -300,25 +507,33 @@ impl FileHistory {
     /// Returns the time of the next call of [`record`](trunkline_engine::history::History::record),
     /// no later than the next attempt to return to the folder.
     pub(crate) fn with_retry(&self, next: Option<Tick>, now: Tick) -> Option<Tick> {
-        match lock(&self.spooling).cause {
+        match self.spooling().cause {
             Some(_) => Tick::earliest([next, Some(now.saturating_add(RETRY))]),
             None => next,
         }
     }
 
     /// Performs a step that commits to the log. If the step fails, moves the log to the other place and
-    /// repeats it.
+    /// repeats it. If `is_bounded`, the log does not move to a folder that has too many closed segments,
+    /// because their rows are in memory.
     pub(crate) fn commit_somewhere<T>(
         &self,
         recorder: &mut Recorder,
         wall: Timestamp,
+        is_bounded: bool,
         step: &mut dyn FnMut(&mut Recorder) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let error = match step(recorder) {
             Err(error) => error,
             done => return done,
         };
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
+        if is_bounded && spooling.cause.is_some() && spooling.sealing.is_some() {
+            let in_folder = lock(&self.stored).tail.closed_in_folder();
+            if in_folder >= FROZEN_MAX {
+                return Err(Error::Placed(spooling.fail(error)));
+            }
+        }
         self.change_place(recorder, &mut spooling, error, wall)?;
         let again = step(recorder);
         again.map_err(|error| {
@@ -335,13 +550,13 @@ impl FileHistory {
         recorder: &mut Recorder,
         wall: Timestamp,
     ) -> Result<(), Error> {
-        let mut spooling = lock(&self.spooling);
+        let mut spooling = self.spooling();
         let number = lock(&self.stored).tail.open.number + 1;
         let begun = match &spooling.cause {
-            None => self.begin_in_folder(recorder, number, wall).map(drop),
+            None => self.begin_in_folder(recorder, &spooling, number, None, wall),
             Some(cause) => {
                 let (cause, left) = (cause.clone(), spooling.left);
-                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, wall);
+                let begun = self.begin_in_spool(recorder, &mut spooling, cause, left, number, wall);
                 begun.map_err(Error::Placed)
             }
         };
@@ -362,8 +577,9 @@ impl FileHistory {
         if spooling.folder.is_none() {
             return Err(error);
         }
+        let number = lock(&self.stored).tail.open.number + 1;
         let moved = match spooling.cause {
-            None => self.leave_folder(recorder, spooling, error.of(&self.folder), wall),
+            None => self.leave_folder(recorder, spooling, error.of(&self.folder), number, wall),
             Some(_) => {
                 spooling.fail(error);
                 self.return_to_folder(recorder, spooling, wall)
@@ -372,17 +588,21 @@ impl FileHistory {
         moved.map_err(Error::Placed)
     }
 
-    /// Begins a segment with a log in the folder. Returns the old log.
+    /// Begins a segment with a log in the folder. `after` is the end of the log of the spool that it
+    /// continues.
     fn begin_in_folder(
         &self,
         recorder: &mut Recorder,
+        spooling: &Spooling,
         number: u64,
+        after: Option<&SpoolEnd>,
         wall: Timestamp,
-    ) -> Result<Log, Error> {
+    ) -> Result<(), Error> {
+        spooling.check_folder(&self.folder)?;
         let log = Log::create(&self.folder, number)?;
-        let former = recorder.begin_segment(log, wall)?;
+        recorder.begin_segment(log, after, wall)?;
         lock(&self.stored).tail.freeze(Segment::new(number));
-        Ok(former)
+        Ok(())
     }
 
     fn begin_in_spool(
@@ -391,9 +611,9 @@ impl FileHistory {
         spooling: &mut Spooling,
         cause: HistoryError,
         left: LogEnd,
+        number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        let number = lock(&self.stored).tail.open.number + 1;
         let (log, open) = spooling.begin(cause, left, number, wall)?;
         recorder.replace_log(log);
         lock(&self.stored).tail.freeze(open);
@@ -407,10 +627,11 @@ impl FileHistory {
         recorder: &mut Recorder,
         spooling: &mut Spooling,
         cause: HistoryError,
+        number: u64,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
         let left = recorder.end_log();
-        self.begin_in_spool(recorder, spooling, cause, left, wall)
+        self.begin_in_spool(recorder, spooling, cause, left, number, wall)
     }
 
     /// Moves the log from the spool to the folder.
@@ -420,14 +641,21 @@ impl FileHistory {
         spooling: &mut Spooling,
         wall: Timestamp,
     ) -> Result<(), HistoryError> {
-        recorder.end_log();
-        let number = lock(&self.stored).tail.open.number + 1;
-        match self.begin_in_folder(recorder, number, wall) {
-            Ok(mut former) => {
-                let mut commit = former.begin();
-                commit.hand_over(wall);
-                // Without it, the recording seems interrupted here if the spool's disk is missing at a start.
-                let _ = commit.finish();
+        let bytes = recorder.end_log().bytes;
+        let (number, open) = {
+            let open = &lock(&self.stored).tail.open;
+            (open.number + 1, open.spool_log.clone())
+        };
+        let after = open.map(|log| SpoolEnd { log, bytes });
+        let returned = spooling.check_folder(&self.folder).and_then(|()| {
+            // If the spool has no rows, nothing else says where the log in the folder ends.
+            log::cut(&self.folder, spooling.left)?;
+            self.begin_in_folder(recorder, spooling, number, after.as_ref(), wall)
+        });
+        match returned {
+            Ok(()) => {
+                spooling.ends.extend(after.clone());
+                spooling.pending.ends.extend(after);
                 spooling.cause = None;
                 Ok(())
             }
@@ -439,8 +667,21 @@ impl FileHistory {
         }
     }
 
-    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read waits
-    /// until the spool is opened again.
+    /// Reads a log of the spool without a lock. Returns `None` if it cannot be read now.
+    fn read_spooled(&self, log: &SpoolLog, wall: Timestamp) -> Option<Recovered> {
+        let (place, end) = {
+            let spooling = self.spooling();
+            (
+                spooling.spool.as_ref()?.place().clone(),
+                spooling.end_of(log),
+            )
+        };
+        let read = place.read(log, end);
+        self.spooling().note_read(log, read, wall)
+    }
+
+    /// Moves the rows of a spool log to files, and removes the log. A log that cannot be read is taken
+    /// over again later.
     pub(crate) fn seal_spooled(
         &self,
         segment: &Arc<Segment>,
@@ -451,8 +692,7 @@ impl FileHistory {
         let loaded: &Segment = if segment.is_loaded {
             segment
         } else {
-            let mut spooling = lock(&self.spooling);
-            let Some(mut recovered) = spooling.read(log) else {
+            let Some(mut recovered) = self.read_spooled(log, wall) else {
                 let mut stored = lock(&self.stored);
                 stored
                     .tail
@@ -460,7 +700,7 @@ impl FileHistory {
                     .retain(|one| one.number != segment.number);
                 return Ok(());
             };
-            self.translate(&mut spooling, &mut recovered)?;
+            self.translate(&mut recovered)?;
             let mut filled = Segment::in_spool(segment.number, log.clone());
             unsealed::fill(&mut filled, &recovered, wall);
             read = filled;
@@ -470,14 +710,13 @@ impl FileHistory {
         // copies of rows that still exist elsewhere.
         drop(Log::create(&self.folder, segment.number)?);
         self.seal_segment(loaded, Some(log))?;
-        let mut spooling = lock(&self.spooling);
-        let removed = spooling.spool.as_ref().map(|spool| spool.remove(log));
-        if let Some(Err(error)) = removed {
-            // The log is removed when the spool is opened again.
-            spooling.fail(error);
-            spooling.spool = None;
-        }
-        drop(spooling);
+        let removed = {
+            let mut spooling = self.spooling();
+            spooling.remove(log);
+            std::mem::take(&mut spooling.removed)
+        };
+        let listed = forget(removed, &mut lock(&self.catalogue));
+        self.spooling().removed.extend(listed);
         remove_if_there(&log::path(&self.folder, segment.number))
     }
 
@@ -494,7 +733,8 @@ impl FileHistory {
     }
 
     /// Replaces the series ids in a spool log by those of this catalogue.
-    fn translate(&self, spooling: &mut Spooling, recovered: &mut Recovered) -> Result<(), Error> {
+    fn translate(&self, recovered: &mut Recovered) -> Result<(), Error> {
+        let mut spooling = self.spooling();
         let mut catalogue = lock(&self.catalogue);
         let mut series = lock(&self.series).to_vec();
         let mut new = Vec::new();
@@ -507,21 +747,19 @@ impl FileHistory {
         Ok(())
     }
 
-    /// Opens the spool if earlier attempts failed, and adds its logs to the history.
+    /// Opens the spool if earlier attempts failed, and adds its logs to the history, also those that could
+    /// not be read before.
     pub(crate) fn find_spool(&self, wall: Timestamp) -> Result<(), Error> {
-        if !lock(&self.spooling).is_missing() {
+        let mut spooling = self.spooling();
+        spooling.check_fault();
+        let is_opening = spooling.spool.is_none();
+        let mut waiting = match is_opening {
+            true => self.open_spool(&mut spooling)?,
+            false => spooling.unread.take_due(wall),
+        };
+        if waiting.is_empty() {
             return Ok(());
         }
-        let mut recorder = lock(&self.recorder);
-        let mut spooling = lock(&self.spooling);
-        let mut catalogue = lock(&self.catalogue);
-        let in_files = catalogue.spool_logs();
-        let in_files =
-            in_files.or_else(|_| Snapshot::read(&self.folder).map(|now| now.spool_logs))?;
-        // The state of the spool keeps the fault.
-        let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
-        drop(catalogue);
-        let mut waiting = waiting.unwrap_or_default();
         {
             let tail = &lock(&self.stored).tail;
             let known: Vec<&SpoolLog> = tail
@@ -530,54 +768,98 @@ impl FileHistory {
                 .collect();
             waiting.retain(|log| !known.contains(&log));
         }
-        let taken = self.take_over(&mut recorder, &mut spooling, waiting, wall);
-        if taken.is_err() {
-            spooling.spool = None;
-        }
+        drop(spooling);
+        let taken = self.take_over(&waiting, is_opening, wall);
+        self.spooling().unread.end_attempt();
         taken
     }
 
-    /// Turns logs of the spool into closed segments, with numbers before that of the open segment.
-    fn take_over(
-        &self,
-        recorder: &mut Recorder,
-        spooling: &mut Spooling,
-        waiting: Vec<SpoolLog>,
-        wall: Timestamp,
-    ) -> Result<(), Error> {
-        let count = waiting.len() as u64;
-        if count == 0 {
-            return Ok(());
+    /// Tries to open the spool, and returns the logs whose rows are not in files.
+    fn open_spool(&self, spooling: &mut Spooling) -> Result<Vec<SpoolLog>, Error> {
+        if spooling.folder.is_none() {
+            return Ok(Vec::new());
         }
-        let open = lock(&self.stored).tail.open.number;
-        let first = match spooling.cause {
-            // The open segment shares its number with its log and cannot be renumbered: begin a new one.
-            None => {
-                self.begin_in_folder(recorder, open + 1 + count, wall)?;
-                open + 1
+        let mut catalogue = lock(&self.catalogue);
+        let in_files = match catalogue.spool_logs() {
+            // The connection is closed now, which permits to read the files themselves.
+            Err(error) if error.is_of_disk() => {
+                spooling.check_folder(&self.folder)?;
+                Snapshot::read(&self.folder)?.spool_logs
             }
-            Some(_) => {
-                lock(&self.stored).tail.open.number += count;
-                open
-            }
+            in_files => in_files?,
         };
-        let newest = waiting.last().cloned();
-        for (number, log) in (first..).zip(waiting) {
-            let Some(mut recovered) = spooling.read(&log) else {
-                continue;
-            };
-            self.translate(spooling, &mut recovered)?;
-            let is_newest = newest.as_ref() == Some(&log);
-            let mut segment = Segment::in_spool(number, log);
-            unsealed::fill(&mut segment, &recovered, wall);
-            let end = unsealed::interruption(&recovered);
-            if let Some(mark) = end.filter(|_| is_newest && !recovered.is_continued) {
-                let mut rows = Rows::new(None);
-                rows.push_mark(mark);
-                segment.add(ENGINE_SERIES, &rows, wall);
+        // The state of the spool keeps the fault.
+        let waiting = spooling.open(&self.folder, &in_files, &mut catalogue);
+        Ok(waiting.unwrap_or_default())
+    }
+
+    /// Turns logs of the spool into closed segments, with numbers before that of the open segment. Updates
+    /// are recorded meanwhile. `are_all` is true if these are all logs of earlier runs.
+    fn take_over(&self, waiting: &[SpoolLog], are_all: bool, wall: Timestamp) -> Result<(), Error> {
+        let newest = waiting.last().filter(|_| are_all);
+        let mut next = None;
+        for (index, log) in waiting.iter().enumerate() {
+            let rest = waiting.get(index..).unwrap_or_default();
+            let taken = self.take_over_one(log, newest == Some(log), rest.len(), &mut next, wall);
+            if let Err(error) = taken {
+                let fault = error.of(&self.folder);
+                self.spooling().unread.add(rest, fault.clone(), wall);
+                return Err(Error::Placed(fault));
             }
-            lock(&self.stored).tail.insert(segment);
         }
         Ok(())
+    }
+
+    /// `count` is the number of logs that may need a number from now on, and `next` the next of these
+    /// numbers, if they are reserved.
+    fn take_over_one(
+        &self,
+        log: &SpoolLog,
+        is_newest: bool,
+        count: usize,
+        next: &mut Option<u64>,
+        wall: Timestamp,
+    ) -> Result<(), Error> {
+        let Some(mut recovered) = self.read_spooled(log, wall) else {
+            return Ok(());
+        };
+        let number = match *next {
+            Some(number) => number,
+            None => self.reserve(count as u64, wall)?,
+        };
+        *next = Some(number + 1);
+        self.translate(&mut recovered)?;
+        let mut segment = Segment::in_spool(number, log.clone());
+        unsealed::fill(&mut segment, &recovered, wall);
+        let is_continued = self.spooling().end_of(log).is_some();
+        let end = unsealed::interruption(&recovered);
+        let is_end = is_newest && !is_continued && !recovered.rows.is_empty();
+        if let Some(mark) = end.filter(|_| is_end) {
+            let mut rows = Rows::new(None);
+            rows.push_mark(mark);
+            segment.add(ENGINE_SERIES, &rows, wall);
+        }
+        lock(&self.stored).tail.insert(segment);
+        Ok(())
+    }
+
+    /// Reserves this many numbers before that of the open segment, and returns the first one.
+    fn reserve(&self, count: u64, wall: Timestamp) -> Result<u64, Error> {
+        let mut recorder = lock(&self.recorder);
+        let mut spooling = self.spooling();
+        let open = lock(&self.stored).tail.open.number;
+        if spooling.cause.is_some() {
+            lock(&self.stored).tail.open.number += count;
+            return Ok(open);
+        }
+        // The open segment shares its number with its log and cannot be renumbered: begin a new one.
+        let number = open + 1 + count;
+        let begun = self.begin_in_folder(&mut recorder, &spooling, number, None, wall);
+        if let Err(error) = begun {
+            let cause = error.of(&self.folder);
+            let left = self.leave_folder(&mut recorder, &mut spooling, cause, number, wall);
+            left.map_err(Error::Placed)?;
+        }
+        Ok(open + 1)
     }
 }

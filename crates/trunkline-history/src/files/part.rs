@@ -648,10 +648,10 @@ impl Part {
                         None => group_end,
                     };
                     // A page with rows of this series alone is sorted by time.
-                    let count = places.len();
-                    let pages = (0..count).collect::<Vec<_>>();
-                    let inside = pages.partition_point(|page| first_row(*page) < span.first_row);
-                    for page in inside..count {
+                    let inside = places.partition_point(|place| {
+                        group_start + (place.first_row_index.max(0) as u64) < span.first_row
+                    });
+                    for page in inside..places.len() {
                         let (first, last) = (first_row(page), first_row(page + 1));
                         if last > end {
                             break;

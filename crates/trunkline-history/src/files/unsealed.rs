@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trunkline_types::Timestamp;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
 
-use crate::catalogue::{ENGINE_SERIES, STOPPED, Series};
+use crate::catalogue::{ENGINE_SERIES, STOPPED, Series, SpoolEnd};
 use crate::error::Error;
 use crate::files::part::Part;
 use crate::log::tail::Segment;
@@ -31,6 +31,8 @@ pub(crate) struct Unsealed {
     pub(crate) interrupted: Option<HistoryMark>,
     /// Damaged logs.
     pub(crate) damaged: Vec<DamagedLog>,
+    /// The ends of logs of the spool that these logs continue.
+    pub(crate) spool_ends: Vec<SpoolEnd>,
 }
 
 /// A damaged log, from which rows are missing.
@@ -98,6 +100,11 @@ impl Unsealed {
                 // A newer log overwrites this.
                 found.interrupted = interruption(&recovered);
                 found.newest_commit = number;
+            }
+            if !recovered.rows.is_empty() {
+                // Without rows, creating this log may have failed, and then the other log may have
+                // continued.
+                found.spool_ends.extend(recovered.follows_spool.clone());
             }
             if number <= sealed {
                 found.sealed.push(number);

@@ -15,7 +15,7 @@ use crate::files::part::{Part, SeriesSpan};
 use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::files::{orphans, seal};
 use crate::folder::{FolderError, absence};
-use crate::paths::{CATALOGUE, remove_if_there};
+use crate::paths::{CATALOGUE, IDENTITY, remove_if_there};
 use crate::rules::keep_of;
 use crate::{lock_file, log};
 
@@ -96,7 +96,12 @@ impl<'a> Tidy<'a> {
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let mut unsealed = Unsealed::beside(folder, &parts, &[], wall)?;
-        unsealed.add_end(sealed);
+        // The last run may have ended in a spool. The next start will determine that from the files.
+        if !folder.join(IDENTITY).try_exists()? {
+            unsealed.add_end(sealed);
+        }
+        // Their logs, which say the same, are removed.
+        catalogue.add_spool_ends(&unsealed.spool_ends)?;
         let new = unsealed::unknown(&unsealed.series, &series)?;
         catalogue.add_series(&new)?;
         series.extend(new);
@@ -120,7 +125,8 @@ impl<'a> Tidy<'a> {
         for part in self.parts.clone() {
             self.repair(&part);
         }
-        // The last segment may say how the last run ended; until it is in a file, the log says so.
+        // Without a spool, the last segment says how the last run ended; until it is in a file, the log says
+        // so.
         let segments = std::mem::take(&mut self.unsealed.segments);
         for segment in segments {
             let rules = self.rules;

@@ -4,6 +4,7 @@ pub mod backup_files;
 pub(crate) mod compact;
 pub(crate) mod export;
 pub(crate) mod rebuild;
+pub(crate) mod spooled;
 pub(crate) mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::files::files_in;
 use crate::files::part::Part;
 use crate::files::unsealed::{self, DamagedLog, Unsealed};
+use crate::folder::spooled::{KnownLogs, Spooled};
 use crate::log::spool;
 use crate::log::tail::{Segment, SeriesRows};
 use crate::paths::{CATALOGUE, SET_APART};
@@ -46,6 +48,7 @@ pub(crate) struct FolderContent {
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) damaged_logs: Vec<DamagedLog>,
+    spool: KnownLogs,
 }
 
 /// The reason why a folder cannot be read or changed.
@@ -85,8 +88,8 @@ impl fmt::Display for FolderError {
             ),
             Self::Spool { folder } => write!(
                 f,
-                "{} is the spool of a history: its engine moves the rows to the history when that can \
-                 be written; name the folder of the history",
+                "{} is the spool of a history, which its engine empties as soon as the folder of the \
+                 history is writable again; name that folder",
                 folder.display()
             ),
             Self::NotPermitted { folder } => write!(
@@ -171,6 +174,8 @@ pub struct FolderInfo {
     pub log_rows: u64,
     /// Size of these logs in bytes.
     pub log_bytes: u64,
+    /// What waits in its spool, which does not count above; `None` if it has none.
+    pub spooled: Option<Spooled>,
     /// Size of all files in the folder in bytes.
     pub bytes: u64,
     /// Number of files that were not in the catalogue when an engine started.
@@ -300,6 +305,7 @@ impl HistoryFolder {
             files: parts.len() as u64,
             file_bytes: parts.iter().map(|part| part.row.bytes).sum(),
             log_rows,
+            spooled: spooled::read(&self.folder, &self.content.spool, &mut |_, _, _| true)?,
             ..FolderInfo::default()
         };
         for segment in segments {
@@ -381,6 +387,10 @@ impl FolderContent {
             parts: Arc::new(parts),
             segments: unsealed.segments.into_iter().map(Arc::new).collect(),
             damaged_logs: unsealed.damaged,
+            spool: KnownLogs {
+                in_files: snapshot.spool_logs,
+                ends: [snapshot.spool_ends, unsealed.spool_ends].concat(),
+            },
         })
     }
 

@@ -82,7 +82,7 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
     let mut catalogue = Catalogue::open(&new, true)?;
     catalogue.add_series(&scanned.series)?;
     catalogue.replace_parts(&[], &scanned.parts, None)?;
-    copy_spool_logs(folder, &mut catalogue)?;
+    copy_spools(folder, &mut catalogue)?;
     // Moves the write-ahead log into the main file.
     catalogue.close()?;
     File::open(&new)?.sync_all()?;
@@ -112,15 +112,15 @@ fn former_lacks(folder: &Path, segment: u64) -> bool {
     former.is_ok_and(|former| former.parts.iter().all(|part| part.segment != segment))
 }
 
-/// Copies the list of spool logs whose rows are in files. Only the old catalogue has it.
-fn copy_spool_logs(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
+/// Copies what the old catalogue says about logs of spools. Only it has that.
+fn copy_spools(folder: &Path, catalogue: &mut Catalogue) -> Result<(), Error> {
     let Ok(former) = Snapshot::read(folder) else {
         return Ok(());
     };
     for one in &former.spool_logs {
         catalogue.replace_parts(&[], &[], Some(one))?;
     }
-    Ok(())
+    catalogue.add_spool_ends(&former.spool_ends)
 }
 
 /// Moves the catalogue to a folder of its own, and returns its new path.

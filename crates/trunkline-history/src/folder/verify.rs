@@ -10,7 +10,7 @@ use trunkline_types::Timestamp;
 use trunkline_types::history::{RowKey, Rows};
 
 use crate::catalogue::snapshot::{ATTEMPTS, Snapshot};
-use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
+use crate::catalogue::{ENGINE_SERIES, PartRow, Series, SpoolEnd};
 use crate::error::Error;
 use crate::files::block_checksums::BLOCK;
 use crate::files::footer::Footer;
@@ -20,6 +20,7 @@ use crate::files::summary::SummaryBuilder;
 use crate::files::unsealed::{self, DamagedLog, Unsealed};
 use crate::files::{files_in, summary};
 use crate::folder::rebuild::scan;
+use crate::folder::spooled::{self, KnownLogs, Spooled};
 use crate::folder::{FolderError, absence};
 use crate::paths::CATALOGUE;
 use crate::{lock_file, log};
@@ -32,7 +33,7 @@ const READ_BYTES: usize = 1 << 20;
 /// A finding: damage in a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Path of the file, relative to the folder.
+    /// Path of the file, relative to the folder; for the spool, its path.
     pub file: String,
     /// Offset in the file at which the damage begins, if known.
     pub byte: Option<u64>,
@@ -53,10 +54,12 @@ pub struct Verified {
     pub files: u64,
     /// Number of logs whose rows are not in files yet.
     pub logs: u64,
-    /// Number of readable updates and events.
+    /// Number of readable updates and events, without those in the spool.
     pub rows: u64,
-    /// Number of bytes of files and logs.
+    /// Number of bytes of files and logs, also those of the spool.
     pub bytes: u64,
+    /// What waits in the spool of the history; `None` if it has none.
+    pub spooled: Option<Spooled>,
     /// The damage found, at most 10,000 findings.
     pub findings: Vec<Finding>,
     /// Number of findings beyond that limit.
@@ -66,6 +69,7 @@ pub struct Verified {
 }
 
 const RESTORE: &str = "restore the file from a backup; the other rows can be read";
+const RETRY: &str = "check its disk; the engine tries again to read it";
 const REBUILD: &str = "`trunkline history rebuild` writes a new catalogue";
 const COMPACT: &str = "`trunkline history compact` writes it again";
 
@@ -161,7 +165,8 @@ fn try_verify(
             break;
         }
     }
-    check.logs(&series, wall)?;
+    let ends = check.logs(&series, wall)?;
+    check.spool(ends)?;
     check.strangers(&seen)?;
     Ok(check.result)
 }
@@ -514,7 +519,8 @@ impl Check<'_> {
         Ok(lost)
     }
 
-    fn logs(&mut self, known: &[Series], wall: Timestamp) -> Result<(), Error> {
+    /// Checks the logs, and returns the ends of logs of the spool that they have.
+    fn logs(&mut self, known: &[Series], wall: Timestamp) -> Result<Vec<SpoolEnd>, Error> {
         for _ in 0..ATTEMPTS {
             let sealed = Snapshot::read(self.folder).map_or(0, |now| now.sealed());
             let unsealed = match Unsealed::read(self.folder, sealed, &[], wall) {
@@ -536,8 +542,50 @@ impl Check<'_> {
                 let found = std::fs::metadata(log::path(self.folder, segment.number));
                 self.add_bytes(found.map_or(0, |found| found.len()));
             }
-            break;
+            return Ok(unsealed.spool_ends);
         }
+        Ok(Vec::new())
+    }
+
+    /// Checks the logs that wait in the spool.
+    fn spool(&mut self, mut ends: Vec<SpoolEnd>) -> Result<(), Error> {
+        let mut known = KnownLogs::default();
+        // Without a catalogue, rows that are in files may be counted again.
+        if let Ok(now) = Snapshot::read(self.folder) {
+            ends.extend(now.spool_ends);
+            known.in_files = now.spool_logs;
+        }
+        known.ends = ends;
+        let mut damaged = Vec::new();
+        let mut is_complete = self.result.is_complete;
+        if !is_complete {
+            return Ok(());
+        }
+        let folder = self.folder;
+        let spooled = spooled::read(folder, &known, &mut |segment, bytes, read| {
+            match read {
+                Ok(recovered) => {
+                    let after = recovered.damage.clone();
+                    damaged.extend(Finding::of_log(&DamagedLog { segment, after }));
+                }
+                Err(error) => {
+                    let file = format!("log-{segment:010}.tlh");
+                    let what = format!("it cannot be read: {}", error.sentence());
+                    damaged.push(Finding::of_file(&file, what, RETRY));
+                }
+            }
+            self.add_bytes(bytes);
+            is_complete = self.result.is_complete;
+            is_complete
+        })?;
+        let Some(spooled) = spooled else {
+            return Ok(());
+        };
+        for finding in damaged {
+            let file = spooled.folder.join(&finding.file).display().to_string();
+            self.find(Finding { file, ..finding });
+        }
+        self.result.spooled = Some(spooled);
         Ok(())
     }
 

@@ -6,10 +6,11 @@
 //! header  "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
 //! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the header | payload
 //! payload i64 time of the commit | u8 flag | item*
-//! flag    1: the engine shut down cleanly here; 2: a log in the other folder continues this one
+//! flag    1: the engine shut down cleanly here
 //! item    varint 2 x series     | varint length | rows
 //!         varint 2 x series + 1 | varint length | definition of the series
-//!         varint 1              | varint length | varint segment | varint bytes
+//!         varint 1              | varint length | varint segment | varint bytes | spool
+//! spool       empty, or varint length | identity of a spool
 //! definition  varint length | name | varint length | units | data type
 //! ```
 //!
@@ -17,9 +18,9 @@
 //! the segment and the frame's offset in the file (both u64), so that a copy of a frame within a
 //! value is not mistaken for a frame. A commit is one or more frames, written in one call and
 //! followed by `fdatasync`. A series is defined before its first rows in a segment, so that a log
-//! can be read without the catalogue. A log of the spool begins with the segment that it continues
-//! and the number of acknowledged bytes of that segment's log: rows beyond them are in the spool. A
-//! frame whose CRC does not match is skipped, and reported if valid frames follow. Otherwise a crash
+//! can be read without the catalogue. A log that continues one in the other folder begins with the number
+//! of that log and the number of its acknowledged bytes: rows beyond them are in this log. For a log of
+//! the spool, it also has the identity of the spool. A frame whose CRC does not match is skipped, and reported if valid frames follow. Otherwise a crash
 //! interrupted its commit, which was never acknowledged.
 
 pub(crate) mod spool;
@@ -27,14 +28,14 @@ pub(crate) mod tail;
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::Rows;
-use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_varint};
+use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_str, put_varint};
 
-use crate::catalogue::Series;
+use crate::catalogue::{Series, SpoolEnd, SpoolLog};
 use crate::error::Error;
 
 const MAGIC: &[u8; 8] = b"TLHIST01";
@@ -45,11 +46,14 @@ const FRAME_HEAD: usize = 16;
 const FRAME_BYTES: usize = 192 << 10;
 /// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
+/// Number of bytes that always include the header and the first frame of a log of the spool.
+const FIRST_FRAME: u64 = 256;
 /// Kind of the item with the end of the log that this one continues.
 const END_ITEM: u64 = 1;
-/// Values of the flag of a frame.
+/// Flag of a frame after which the engine shut down.
 const STOPPED: u8 = 1;
-const CONTINUED: u8 = 2;
+/// Maximum length of the identity of a spool.
+const SPOOL_BYTES_MAX: usize = 64;
 
 /// The end of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -264,12 +268,22 @@ impl Commit<'_> {
         self.open_frame(time, 0);
     }
 
-    /// Adds the end of the log that this one continues.
+    /// Adds the end of the log in the history's folder that this one continues.
     pub(crate) fn note_end(&mut self, end: LogEnd, time: Timestamp) {
         self.open_frame(time, 0);
         self.item(END_ITEM, |buffer| {
             put_varint(buffer, end.segment);
             put_varint(buffer, end.bytes);
+        });
+    }
+
+    /// Adds the end of the log of the spool that this one continues.
+    pub(crate) fn note_spool_end(&mut self, end: &SpoolEnd, time: Timestamp) {
+        self.open_frame(time, 0);
+        self.item(END_ITEM, |buffer| {
+            put_varint(buffer, end.log.log);
+            put_varint(buffer, end.bytes);
+            put_str(buffer, &end.log.spool);
         });
     }
 
@@ -305,12 +319,6 @@ impl Commit<'_> {
         self.open_frame(time, STOPPED);
     }
 
-    /// Adds a frame which says that a log in the other folder continues this one.
-    pub(crate) fn hand_over(&mut self, time: Timestamp) {
-        self.close_frame();
-        self.open_frame(time, CONTINUED);
-    }
-
     /// Writes the frames, which are then durable.
     ///
     /// # Errors
@@ -341,10 +349,10 @@ pub(crate) struct Recovered {
     pub(crate) last_commit: Option<Timestamp>,
     /// True if the engine shut down cleanly after the last commit.
     pub(crate) is_stopped: bool,
-    /// True if a log in the other folder continues this one.
-    pub(crate) is_continued: bool,
-    /// The end of the log that this one continues, if it is a log of the spool.
+    /// The end of the log in the folder that this log of the spool continues.
     pub(crate) follows: Option<LogEnd>,
+    /// The end of the log of the spool that this log in the folder continues.
+    pub(crate) follows_spool: Option<SpoolEnd>,
     /// For each damaged section, which was skipped, the time of the last commit before it.
     pub(crate) damage: Vec<Option<Timestamp>>,
 }
@@ -365,6 +373,38 @@ pub(crate) fn recover_up_to(
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
     }
     parse(&bytes, segment)
+}
+
+/// Returns the end of the log that this one continues, from its first frame. Returns `None` if nothing
+/// follows that frame: creating the log may have failed, and then the other log may have continued.
+pub(crate) fn end_before(path: &Path, segment: u64) -> Result<Option<LogEnd>, Error> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(FIRST_FRAME).read_to_end(&mut bytes)?;
+    let Some(payload) = frame_at(&bytes, HEAD, segment) else {
+        return Ok(None);
+    };
+    let mut first = Recovered::default();
+    first.take(payload)?;
+    let is_in_use = length > (HEAD + FRAME_HEAD + payload.len()) as u64;
+    Ok(first.follows.filter(|_| is_in_use))
+}
+
+/// Truncates a log to its acknowledged part. Does nothing if there is no log.
+pub(crate) fn cut(folder: &Path, end: LogEnd) -> Result<(), Error> {
+    let file = match OpenOptions::new()
+        .write(true)
+        .open(path(folder, end.segment))
+    {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    if file.metadata()?.len() > end.bytes {
+        file.set_len(end.bytes)?;
+        file.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Parses the content of a log.
@@ -420,6 +460,13 @@ fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
 }
 
 impl Recovered {
+    /// Returns the number of rows and events.
+    pub(crate) fn count(&self) -> u64 {
+        let rows = self.rows.iter();
+        rows.map(|(_, rows)| (rows.len() + rows.marks().len()) as u64)
+            .sum()
+    }
+
     /// Returns the epoch of the last rows or events; 0 if there are none.
     pub(crate) fn last_epoch(&self) -> u64 {
         let of_rows = |rows: &Rows| {
@@ -434,19 +481,23 @@ impl Recovered {
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let mut reader = Reader::new(payload);
         self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));
-        let flag = reader.u8()?;
-        self.is_stopped = flag == STOPPED;
-        self.is_continued = flag == CONTINUED;
+        self.is_stopped = reader.u8()? == STOPPED;
         while !reader.is_empty() {
             let kind = reader.varint()?;
             let length = reader.varint()? as usize;
             let id = (kind / 2) as u32;
             if kind == END_ITEM {
                 let mut end = reader.sub(length)?;
-                self.follows = Some(LogEnd {
-                    segment: end.varint()?,
-                    bytes: end.varint()?,
-                });
+                let (segment, bytes) = (end.varint()?, end.varint()?);
+                if end.is_empty() {
+                    self.follows = Some(LogEnd { segment, bytes });
+                    continue;
+                }
+                let log = SpoolLog {
+                    spool: end.str(SPOOL_BYTES_MAX)?.to_owned(),
+                    log: segment,
+                };
+                self.follows_spool = Some(SpoolEnd { log, bytes });
             } else if kind % 2 == 1 {
                 self.series
                     .push(Series::defined(id, reader.bytes(length)?)?);

@@ -12,8 +12,10 @@
 //! the history. The transaction that enters these files also enters the log, so that a log is
 //! recognised even if its deletion failed.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -24,23 +26,29 @@ use crate::catalogue::{ENGINE_SERIES, Series, SpoolLog};
 use crate::error::Error;
 use crate::lock_file;
 use crate::log::{self, Log, LogEnd, Recovered};
-use crate::paths::{remove_if_there, sync_name};
+use crate::paths::{IDENTITY, remove_if_there, sync_name};
 
-/// Name of the identity file, both in the folder of a history and in a spool.
-const IDENTITY: &str = "identity";
-/// Number of bytes that always include the header and the first frame of a log.
-const FIRST_FRAME: u64 = 256;
+/// Name of the file in the folder of a history with the path of its spool.
+const PLACE: &str = "spool";
 /// Length of an identity in hexadecimal digits.
 const ID_DIGITS: usize = 32;
 
-/// The open spool of an engine.
-#[derive(Debug)]
-pub(crate) struct Spool {
+/// The folder of a spool, with the identity that it had when it was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct SpoolFolder {
     folder: PathBuf,
     /// Content of its file `identity`.
     identity: String,
     /// Its own identity.
     id: String,
+}
+
+/// The open spool of an engine.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    place: SpoolFolder,
+    /// Content of the file `identity` of its history.
+    history: String,
     /// The highest log number so far. Numbers are not reused.
     newest: u64,
     _held: File,
@@ -57,7 +65,9 @@ impl Spool {
         history: &Path,
         in_files: &[SpoolLog],
     ) -> Result<Self, Error> {
-        let history = history_id(history)?;
+        let of_history = history;
+        let history = history_id(of_history)?;
+        let of_folder = history_identity(&history);
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => {
@@ -68,13 +78,88 @@ impl Spool {
         let held = lock_file::hold(folder)?;
         let logs = log::segments(folder)?;
         let path = folder.join(IDENTITY);
-        if !path.exists() {
+        if !path.try_exists()? {
             if !logs.is_empty() {
                 return Err(foreign(folder, "has logs, but no file `identity`"));
             }
-            create_file(&path, &format!("spool {}\nhistory {history}\n", new_id()?))?;
+            let identity = format!("spool {}\nhistory {history}\n", new_id()?);
+            create_file(&path, identity.as_bytes())?;
         }
-        let identity = read_text(&path)?;
+        let place = SpoolFolder::of(folder, &history)?;
+        // Only commands without an engine need it. If it cannot be written now, the next start writes it.
+        let _ = note_place(of_history, folder);
+        let in_files = in_files.iter().filter(|one| one.spool == place.id);
+        let in_files = in_files.map(|one| one.log);
+        let newest = logs.into_iter().chain(in_files).max();
+        Ok(Self {
+            place,
+            newest: newest.unwrap_or(0),
+            history: of_folder,
+            _held: held,
+        })
+    }
+
+    pub(crate) fn place(&self) -> &SpoolFolder {
+        &self.place
+    }
+
+    /// Returns the content of the file `identity` of its history.
+    pub(crate) fn history(&self) -> &str {
+        &self.history
+    }
+
+    /// Returns the identification of the log with this number.
+    pub(crate) fn log(&self, number: u64) -> SpoolLog {
+        self.place.log(number)
+    }
+
+    /// Returns the numbers of the logs, in ascending order.
+    pub(crate) fn logs(&self) -> Result<Vec<u64>, Error> {
+        self.place.logs()
+    }
+
+    /// Creates the next log, which continues a log in the history's folder.
+    pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
+        self.place.check()?;
+        self.newest += 1;
+        let mut log = Log::create_new(&self.place.folder, self.newest)?;
+        let mut commit = log.begin();
+        commit.note_end(follows, wall);
+        if let Err(error) = commit.finish() {
+            let _ = std::fs::remove_file(log::path(&self.place.folder, self.newest));
+            return Err(error);
+        }
+        Ok(log)
+    }
+
+    /// Returns the end of the log in the history's folder that this log continues, if this log has been
+    /// used.
+    pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
+        self.place.check()?;
+        log::end_before(&log::path(&self.place.folder, number), number)
+    }
+
+    /// Removes a log whose rows are in files.
+    pub(crate) fn remove(&self, log: &SpoolLog) -> Result<(), Error> {
+        self.place.check_log(log)?;
+        remove_if_there(&log::path(&self.place.folder, log.log))
+    }
+
+    /// Makes earlier removals durable, so that a removed log does not reappear after a power loss.
+    pub(crate) fn sync_removals(&self) -> Result<(), Error> {
+        Ok(File::open(&self.place.folder)?.sync_all()?)
+    }
+}
+
+impl SpoolFolder {
+    /// Opens the spool of the history in a folder for reading.
+    pub(crate) fn open(folder: &Path, history: &Path) -> Result<Self, Error> {
+        let text = read_text(&history.join(IDENTITY))?;
+        Self::of(folder, &parse_history(&text)?)
+    }
+
+    fn of(folder: &Path, history: &str) -> Result<Self, Error> {
+        let identity = read_text(&folder.join(IDENTITY))?;
         let Some((id, of_history)) = spool_of(&identity) else {
             let reason = match identity.starts_with("history ") {
                 true => "is the folder of a history",
@@ -86,20 +171,20 @@ impl Spool {
             let reason = format!("belongs to the history {of_history}, and this one is {history}");
             return Err(foreign(folder, reason));
         }
-        let in_files = in_files.iter().filter(|one| one.spool == id);
-        let in_files = in_files.map(|one| one.log);
-        let newest = logs.into_iter().chain(in_files).max();
         Ok(Self {
             folder: folder.to_owned(),
             id: id.to_owned(),
-            newest: newest.unwrap_or(0),
             identity,
-            _held: held,
         })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// Returns the path of the spool that the history in a folder had last; `None` if it had none.
+    pub(crate) fn path_of(history: &Path) -> Result<Option<PathBuf>, Error> {
+        match std::fs::read(history.join(PLACE)) {
+            Ok(path) => Ok(Some(PathBuf::from(OsString::from_vec(path)))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the identification of the log with this number.
@@ -116,43 +201,16 @@ impl Spool {
         log::segments(&self.folder)
     }
 
-    /// Creates the next log, which continues a log in the history's folder.
-    pub(crate) fn create_log(&mut self, follows: LogEnd, wall: Timestamp) -> Result<Log, Error> {
-        self.check()?;
-        self.newest += 1;
-        let mut log = Log::create_new(&self.folder, self.newest)?;
-        let mut commit = log.begin();
-        commit.note_end(follows, wall);
-        if let Err(error) = commit.finish() {
-            let _ = std::fs::remove_file(log::path(&self.folder, self.newest));
-            return Err(error);
-        }
-        Ok(log)
-    }
-
-    /// Reads a log.
-    pub(crate) fn read(&self, log: &SpoolLog) -> Result<Recovered, Error> {
+    /// Returns the length of a log in bytes.
+    pub(crate) fn length(&self, log: &SpoolLog) -> Result<u64, Error> {
         self.check_log(log)?;
-        log::recover(&log::path(&self.folder, log.log), log.log)
+        Ok(std::fs::metadata(log::path(&self.folder, log.log))?.len())
     }
 
-    /// Returns the end of the log in the history's folder that this log continues.
-    pub(crate) fn end_before(&self, number: u64) -> Result<Option<LogEnd>, Error> {
-        self.check()?;
-        let path = log::path(&self.folder, number);
-        // The end is in the first frame, which is short.
-        Ok(log::recover_up_to(&path, number, Some(FIRST_FRAME))?.follows)
-    }
-
-    /// Removes a log whose rows are in files.
-    pub(crate) fn remove(&self, log: &SpoolLog) -> Result<(), Error> {
+    /// Reads a log, up to the end of its acknowledged part if it is known.
+    pub(crate) fn read(&self, log: &SpoolLog, end: Option<u64>) -> Result<Recovered, Error> {
         self.check_log(log)?;
-        remove_if_there(&log::path(&self.folder, log.log))
-    }
-
-    /// Makes earlier removals durable, so that a removed log does not reappear after a power loss.
-    pub(crate) fn sync_removals(&self) -> Result<(), Error> {
-        Ok(File::open(&self.folder)?.sync_all()?)
+        log::recover_up_to(&log::path(&self.folder, log.log), log.log, end)
     }
 
     fn check_log(&self, log: &SpoolLog) -> Result<(), Error> {
@@ -212,10 +270,23 @@ pub(crate) fn is_spool(folder: &Path) -> bool {
 /// Returns the identity of the history in a folder, and creates it if it is missing.
 fn history_id(folder: &Path) -> Result<String, Error> {
     let path = folder.join(IDENTITY);
-    if !path.exists() {
-        create_file(&path, &format!("history {}\n", new_id()?))?;
+    if !path.try_exists()? {
+        create_file(&path, history_identity(&new_id()?).as_bytes())?;
     }
-    let text = read_text(&path)?;
+    parse_history(&read_text(&path)?)
+}
+
+/// Notes the path of the spool in the folder of its history.
+fn note_place(history: &Path, spool: &Path) -> Result<(), Error> {
+    let spool = std::path::absolute(spool)?;
+    let path = history.join(PLACE);
+    match std::fs::read(&path) {
+        Ok(known) if known == spool.as_os_str().as_bytes() => Ok(()),
+        _ => create_file(&path, spool.as_os_str().as_bytes()),
+    }
+}
+
+fn parse_history(text: &str) -> Result<String, Error> {
     let id = text
         .strip_prefix("history ")
         .and_then(|id| id.strip_suffix('\n'));
@@ -223,6 +294,10 @@ fn history_id(folder: &Path) -> Result<String, Error> {
         Some(id) => Ok(id.to_owned()),
         None => Err(Error::damaged("its file `identity`")),
     }
+}
+
+fn history_identity(id: &str) -> String {
+    format!("history {id}\n")
 }
 
 /// Parses an identity file into the identities of a spool and of its history.
@@ -256,10 +331,10 @@ fn read_text(path: &Path) -> Result<String, Error> {
 }
 
 /// Creates a file atomically.
-fn create_file(path: &Path, text: &str) -> Result<(), Error> {
+fn create_file(path: &Path, content: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     if let Some(folder) = path.parent() {
@@ -305,6 +380,23 @@ mod tests {
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
     }
 
+    /// H-14: a disk that fails must not get another identity.
+    #[test]
+    fn identity_that_cannot_be_looked_up_is_not_replaced() {
+        let (_folder, history, spool) = folders();
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+        for folder in [&history, &spool] {
+            let (path, kept) = (folder.join(IDENTITY), folder.join("kept"));
+            std::fs::rename(&path, &kept).unwrap();
+            // A look-up fails, because the link refers to itself.
+            std::os::unix::fs::symlink(IDENTITY, &path).unwrap();
+            let error = Spool::open(&spool, &history, &[]).unwrap_err();
+            assert!(matches!(error, Error::Io(_)), "{error:?}");
+            std::fs::rename(&kept, &path).unwrap();
+        }
+        drop(Spool::open(&spool, &history, &[]).unwrap());
+    }
+
     /// H-14: another disk may be mounted in place of the spool.
     #[test]
     fn spool_that_was_replaced_is_not_used() {
@@ -318,10 +410,24 @@ mod tests {
         drop(Spool::open(&spool, &history, &[]).unwrap());
         std::fs::write(log::path(&spool, 1), b"another").unwrap();
         assert!(matches!(sut.logs(), Err(Error::Foreign { .. })));
-        assert!(sut.read(&sut.log(1)).is_err());
+        assert!(sut.place().read(&sut.log(1), None).is_err());
         assert!(sut.create_log(END, wall).is_err());
         sut.remove(&sut.log(1)).unwrap_err();
         assert_eq!(std::fs::read(log::path(&spool, 1)).unwrap(), b"another");
+    }
+
+    /// H-14: creating a log may fail, and its removal too. Then the other log continues.
+    #[test]
+    fn log_without_rows_does_not_end_the_log_before_it() {
+        let (_folder, history, spool) = folders();
+        let mut sut = Spool::open(&spool, &history, &[]).unwrap();
+        let wall = Timestamp::from_nanos(1);
+        let mut log = sut.create_log(END, wall).unwrap();
+        assert_eq!(sut.end_before(1).unwrap(), None);
+        let mut commit = log.begin();
+        commit.note(wall);
+        commit.finish().unwrap();
+        assert_eq!(sut.end_before(1).unwrap(), Some(END));
     }
 
     /// H-14: the catalogue identifies a log by its number.
@@ -336,7 +442,6 @@ mod tests {
         sut.remove(&sut.log(2)).unwrap();
         drop(sut.create_log(END, wall).unwrap());
         assert_eq!(sut.logs().unwrap(), [1, 3]);
-        assert_eq!(sut.end_before(3).unwrap(), Some(END));
         drop(sut);
         let mut sut = Spool::open(&spool, &history, &known).unwrap();
         drop(sut.create_log(END, wall).unwrap());

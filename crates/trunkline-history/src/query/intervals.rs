@@ -58,11 +58,12 @@ impl Intervals<'_, '_> {
                 since: i64::MIN,
                 last: seek,
             };
-            match self.reading.last(before) {
+            // Damaged rows are found again with the rows after this one.
+            match self.reading.last(before, None) {
                 Last::Found(key, _) => after = Some(previous_key(key)),
                 Last::Nothing => {}
-                Last::NotAfter(time) => {
-                    progress.seek = Some(time);
+                Last::NotAfter(searched) => {
+                    progress.seek = Some(searched.time);
                     return Ok((Vec::new(), Some((after, progress))));
                 }
             }

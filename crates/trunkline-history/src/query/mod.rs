@@ -319,12 +319,14 @@ impl<'r, 'a> Answering<'r, 'a> {
             }
             HistoryForm::Last => {
                 let last = progress.seek.unwrap_or(span.last).min(span.last);
-                let (rows, next) = match self.reading.last(TimeSpan { last, ..span }) {
+                let span = TimeSpan { last, ..span };
+                let (rows, next) = match self.reading.last(span, progress.damaged) {
                     Last::Found(_, rows) => (*rows, None),
                     Last::Nothing => (self.reading.series.rows(), None),
-                    Last::NotAfter(time) => {
+                    Last::NotAfter(searched) => {
                         let progress = SeriesProgress {
-                            seek: Some(time),
+                            seek: Some(searched.time),
+                            damaged: searched.damaged,
                             ..progress
                         };
                         (Rows::default(), Some((None, progress)))
@@ -353,6 +355,7 @@ impl<'r, 'a> Answering<'r, 'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod tests {
+    use std::path::Path;
     use std::sync::Arc;
 
     use trunkline_types::history::{HistoryEvent, HistoryMark, Row};
@@ -421,6 +424,119 @@ mod tests {
             };
             assert_eq!((rows.len(), rows.marks().len()), (1, 1), "{}", one.variable);
         }
+    }
+
+    const START: i64 = 1_790_000_000_000_000_000;
+
+    /// Creates a file with `count` rows of each of these series, one nanosecond apart.
+    fn part(
+        folder: &Path,
+        number: u64,
+        series: &[Series],
+        (first, count): (i64, u64),
+    ) -> Arc<Part> {
+        let mut segment = Segment::new(number);
+        for one in series {
+            let mut rows = one.rows();
+            for row in 0..count {
+                rows.push(&Row {
+                    key: RowKey {
+                        time: first + row as i64,
+                        epoch: 1,
+                        sequence: number * count + row,
+                    },
+                    delay: 0,
+                    quality: Quality::GOOD,
+                    value: &1.5_f64.to_le_bytes(),
+                });
+            }
+            segment.add(one.id, &rows, Timestamp::from_nanos(first));
+        }
+        let mut sealed = seal::seal(folder, &segment, series, &|_| None).unwrap();
+        assert_eq!(sealed.len(), 1);
+        Arc::new(Part::new(folder, sealed.remove(0)))
+    }
+
+    /// Otherwise each page would compare the patterns with all names, to read few rows.
+    #[test]
+    fn search_for_the_series_to_read_next_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = many(400);
+        let parts = Arc::new(vec![part(folder.path(), 1, &series[..1], (START, 100))]);
+        let view_of = |id| View::of(&parts, std::iter::empty(), id);
+        let pattern = |n: u32| Pattern::parse(&format!("**/{n}*")).unwrap();
+        let mut patterns: Vec<Pattern> = (1_000_000..1_005_000).map(pattern).collect();
+        patterns.push(Pattern::parse(&series[0].name).unwrap());
+        let query = HistoryQuery {
+            patterns,
+            limit: 10,
+            ..HistoryQuery::default()
+        };
+        let (page, work) = read(&query, &series, &view_of, START).unwrap();
+        assert_eq!(page.series[0].data.len(), 10);
+        assert!(work < 2 * reading::PREFETCH_WORK, "{work}");
+    }
+
+    /// Otherwise the search in each of the files would take the work of the page, and a page would have
+    /// the rows of one series.
+    #[test]
+    fn search_for_the_series_to_read_next_is_bounded_over_all_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let series = many(80_000);
+        let recorded = &series[..50];
+        let parts = (0..8).map(|number| {
+            let first = START + number as i64 * 1_000;
+            part(folder.path(), number, recorded, (first, 1))
+        });
+        let parts = Arc::new(parts.collect());
+        let view_of = |id| View::of(&parts, std::iter::empty(), id);
+        let query = HistoryQuery {
+            patterns: vec![Pattern::parse("**").unwrap()],
+            ..HistoryQuery::default()
+        };
+        let (page, _) = read(&query, &series, &view_of, START).unwrap();
+        assert_eq!(page.series.len(), recorded.len());
+        assert!(page.series.iter().all(|one| one.data.len() == 8));
+    }
+
+    /// The newest file cannot be read, and the search needs two pages to find the oldest one.
+    #[test]
+    fn last_row_reports_damage_after_it_that_an_earlier_page_found() {
+        const FILES: u64 = 40;
+        let folder = tempfile::tempdir().unwrap();
+        let series = many(2);
+        let parts = (0..FILES).map(|number| {
+            let of_file = match number {
+                0 | 39 => &series[..1],
+                _ => &series[1..],
+            };
+            let first = START + number as i64 * 1_000;
+            part(folder.path(), number, of_file, (first, 1))
+        });
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let newest = &parts[FILES as usize - 1].path;
+        let mut bytes = std::fs::read(newest).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(newest, bytes).unwrap();
+        let parts = Arc::new(parts);
+        let view_of = |id| View::of(&parts, std::iter::empty(), id);
+        let mut query = HistoryQuery {
+            patterns: vec![Pattern::parse(&series[0].name).unwrap()],
+            form: HistoryForm::Last,
+            ..HistoryQuery::default()
+        };
+        let (first, _) = read(&query, &series, &view_of, START).unwrap();
+        assert!(first.series.is_empty());
+        assert!(first.state.contains("cannot be read"), "{}", first.state);
+        query.from = first.next;
+        let (page, _) = read(&query, &series, &view_of, START).unwrap();
+        assert!(page.next.is_none());
+        let SeriesData::Rows(rows) = &page.series[0].data else {
+            panic!("buckets");
+        };
+        assert_eq!(rows.times(), [START]);
+        let events: Vec<_> = rows.marks().iter().map(|mark| mark.event).collect();
+        assert_eq!(events, [HistoryEvent::Lost(None)]);
     }
 
     fn many(count: u32) -> Vec<Series> {

@@ -134,11 +134,12 @@ impl Points<'_, '_> {
                     since: i64::MIN,
                     last: seek,
                 };
-                match self.reading.last(before) {
+                // Damaged rows are found again with the rows after this one.
+                match self.reading.last(before, None) {
                     Last::Found(key, _) => after = Some(previous_key(key)),
                     Last::Nothing => {}
-                    Last::NotAfter(time) => {
-                        builder.progress.seek = Some(time);
+                    Last::NotAfter(searched) => {
+                        builder.progress.seek = Some(searched.time);
                         return Ok((builder.out, Some((after, builder.progress))));
                     }
                 }

@@ -3,7 +3,7 @@
 //! ```text
 //! version 1 u8 | since i64 | last i64 | now i64 | width varint | flags u8 |
 //! [seek i64] | at i64 | [held f64] | [before: time i64, epoch u64, sequence u64] | [gap i64] |
-//! buckets, at most one
+//! [damaged i64] | buckets, at most one
 //! ```
 
 use trunkline_types::history::{Bucket, RowKey};
@@ -20,6 +20,7 @@ const SEEK: u8 = 1;
 const HELD: u8 = 2;
 const BEFORE: u8 = 4;
 const GAP: u8 = 8;
+const DAMAGED: u8 = 16;
 
 /// The state of a query. The first page determines some of it.
 #[derive(Clone, PartialEq, Debug)]
@@ -46,6 +47,8 @@ pub(super) struct SeriesProgress {
     pub(super) before: Option<RowKey>,
     /// The time of the first event after `before`.
     pub(super) gap: Option<i64>,
+    /// In a search for the last row, the latest time at which damaged rows may be.
+    pub(super) damaged: Option<i64>,
     /// An incomplete bucket.
     pub(super) bucket: Option<Bucket>,
 }
@@ -58,6 +61,7 @@ impl SeriesProgress {
             held: None,
             before: None,
             gap: None,
+            damaged: None,
             bucket: None,
         }
     }
@@ -77,6 +81,7 @@ impl Progress {
             held,
             before,
             gap,
+            damaged,
             bucket,
         } = &self.series;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
@@ -85,7 +90,8 @@ impl Progress {
             flag(seek.is_some(), SEEK)
                 | flag(held.is_some(), HELD)
                 | flag(before.is_some(), BEFORE)
-                | flag(gap.is_some(), GAP),
+                | flag(gap.is_some(), GAP)
+                | flag(damaged.is_some(), DAMAGED),
         );
         if let Some(seek) = seek {
             put_i64(&mut out, *seek);
@@ -99,8 +105,8 @@ impl Progress {
             put_u64(&mut out, before.epoch);
             put_u64(&mut out, before.sequence);
         }
-        if let Some(gap) = gap {
-            put_i64(&mut out, *gap);
+        for time in [gap, damaged].into_iter().flatten() {
+            put_i64(&mut out, *time);
         }
         encode_buckets(bucket.as_slice(), &mut out);
         out
@@ -136,6 +142,7 @@ impl Progress {
             });
         }
         let gap = has(GAP).then(|| reader.i64()).transpose()?;
+        let damaged = has(DAMAGED).then(|| reader.i64()).transpose()?;
         let buckets = decode_buckets(reader)?;
         Ok(Some(Self {
             span: TimeSpan { since, last },
@@ -147,6 +154,7 @@ impl Progress {
                 held,
                 before,
                 gap,
+                damaged,
                 bucket: buckets.first().copied(),
             },
         }))

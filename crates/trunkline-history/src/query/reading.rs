@@ -29,8 +29,8 @@ const FIND_WORK: usize = 1;
 const LAST_ROWS: u64 = 512;
 /// Number of rows below which reading a file continues with the next series.
 const PREFETCH_ROWS: u64 = 64 << 10;
-/// Limit of the work to find these series.
-const PREFETCH_WORK: usize = 64 << 10;
+/// Limit of the work to find these series, divided among the files that are read at the same time.
+pub(crate) const PREFETCH_WORK: usize = 64 << 10;
 
 /// The sources of the rows of a series at one moment: files ordered by their first time, and sorted
 /// chunks in memory.
@@ -192,8 +192,17 @@ pub(crate) struct Window {
 pub(crate) enum Last {
     Found(RowKey, Box<Rows>),
     Nothing,
-    /// The search was interrupted, and continues before this time. No row is later.
-    NotAfter(i64),
+    /// The search was interrupted, and continues before this time.
+    NotAfter(SearchedUntil),
+}
+
+/// The state of an interrupted search for the last row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SearchedUntil {
+    /// No row is later.
+    pub(crate) time: i64,
+    /// The latest time at which damaged rows may be.
+    pub(crate) damaged: Option<i64>,
 }
 
 impl Reading<'_> {
@@ -342,11 +351,10 @@ impl Reading<'_> {
         marks
     }
 
-    /// Returns the last row of a span, or where the search continues in the next page.
-    pub(crate) fn last(&self, span: TimeSpan) -> Last {
+    /// Returns the last row of a span, or where the search continues in the next page. `damaged` is the
+    /// latest time at which the search has found damaged rows in the pages before.
+    pub(crate) fn last(&self, span: TimeSpan, mut damaged: Option<i64>) -> Last {
         let mut best: Option<(RowKey, Rows)> = None;
-        // The latest time at which damaged rows may be.
-        let mut lost: Option<i64> = None;
         let offer = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
             let Some(key) = rows.key(row) else { return };
             if best.as_ref().is_none_or(|(known, _)| *known < key) {
@@ -381,7 +389,10 @@ impl Reading<'_> {
             // All files that may have later rows have been searched.
             let not_after = part.row.last_time;
             if best.is_none() && self.page.is_spent() && not_after < span.last {
-                return Last::NotAfter(not_after);
+                return Last::NotAfter(SearchedUntil {
+                    time: not_after,
+                    damaged,
+                });
             }
             let Some(found) = self.page.find(part, self.series.id) else {
                 continue;
@@ -405,7 +416,7 @@ impl Reading<'_> {
                         self.page.note_damage(part, &error);
                         let times = part.times_of_rows(found, from, to);
                         let last = times.map_or(found.last_time, |(_, last)| last);
-                        lost = lost.max(Some(last.min(span.last)));
+                        damaged = damaged.max(Some(last.min(span.last)));
                         rows = self.series.rows();
                     }
                 }
@@ -422,7 +433,7 @@ impl Reading<'_> {
         }
         match best {
             Some((key, mut rows)) => {
-                if lost.is_some_and(|lost| lost >= key.time) {
+                if damaged.is_some_and(|damaged| damaged >= key.time) {
                     rows.push_mark(HistoryMark {
                         key: last_key(key.time),
                         event: HistoryEvent::Lost(None),
@@ -574,10 +585,13 @@ impl Reading<'_> {
         self.page.spend(OPEN_WORK);
         let mut ranges = vec![(self.series, file.next, file.end)];
         let mut rows = file.end - file.next;
-        let most = self.page.work().saturating_add(PREFETCH_WORK);
+        let files = self.view.parts.iter();
+        let files = files.filter(|part| span.overlaps(part.row.first_time, part.row.last_time));
+        let most = PREFETCH_WORK / files.count().max(1);
+        let most = self.page.work().saturating_add(most).min(PAGE_WORK);
         let following = self.following.into_iter();
         let following = following.flat_map(|(wanted, first)| {
-            (first..).map_while(|number| wanted.get(number, self.page))
+            (first..).map_while(move |number| wanted.get_within(number, self.page, most))
         });
         for series in following {
             if rows >= PREFETCH_ROWS || self.page.work() >= most {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use trunkline_types::{Pattern, StepBudget};
 
-use super::reading::Page;
+use super::reading::{PAGE_WORK, Page};
 use crate::catalogue::{ENGINE_SERIES, Series};
 
 /// Number of pattern comparison steps that take as long as decoding one row.
@@ -45,9 +45,19 @@ impl<'a> Wanted<'a> {
     /// Returns the wanted series with this number. Returns `None` if there is none, or if the page
     /// reaches its work limit first.
     pub(crate) fn get(&self, number: usize, page: &Page) -> Option<&'a Series> {
+        self.get_within(number, page, PAGE_WORK)
+    }
+
+    /// As [`get`](Self::get), but compares names only until the work of the page reaches `limit`.
+    pub(crate) fn get_within(
+        &self,
+        number: usize,
+        page: &Page,
+        limit: usize,
+    ) -> Option<&'a Series> {
         loop {
             let found = self.found.borrow().get(number).copied();
-            if found.is_some() || page.is_spent() {
+            if found.is_some() || page.work() >= limit {
                 return found;
             }
             let one = self.rest()?;

@@ -33,12 +33,12 @@ fn main() {
     trunkline_crashpoints::test(&[
         Case {
             name: "history_cut_off_at_any_write_has_each_acknowledged_row_once",
-            work: |folder| _ = steps::work(folder, trunkline_crashpoints::done),
+            work: |folder| _ = steps::work(folder, trunkline_crashpoints::report_step),
             check: |points, folder| check_points(points, folder, steps::work, &check),
         },
         Case {
             name: "spool_cut_off_at_any_write_has_each_acknowledged_row_once",
-            work: |folder| _ = steps::work_with_spool(folder, trunkline_crashpoints::done),
+            work: |folder| _ = steps::work_with_spool(folder, trunkline_crashpoints::report_step),
             check: |points, folder| {
                 check_points(
                     points,
@@ -81,7 +81,7 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
     let expected = work(&expected, || {});
     assert_eq!(expected.len(), STEPS);
     let last = points.last().expect("there are some");
-    assert_eq!(last.done, STEPS, "every step was reported");
+    assert_eq!(last.steps_done, STEPS, "every step was reported");
 
     let kinds = kinds();
     let total = points.len() * kinds;
@@ -99,12 +99,12 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
         let (at, kind) = (number / kinds, number % kinds);
         let Some(point) = points.get(at) else { break };
         let image = match kind {
-            0 => point.disk.as_it_is(),
+            0 => point.disk.after_kill(),
             1 => point.disk.only_synced(),
             draw => point.disk.after_power_cut((at * 31 + draw) as u64),
         };
         checked += 1;
-        let work = AssertUnwindSafe(|| check(&image, &copy, &expected, point.done));
+        let work = AssertUnwindSafe(|| check(&image, &copy, &expected, point.steps_done));
         if let Err(panic) = catch_unwind(work) {
             let panic = panic.downcast_ref::<String>().map_or("", String::as_str);
             let kind = ["killed", "without what was not synced", "with a part of it"]
@@ -114,7 +114,7 @@ fn check_points(points: &[Point], folder: &Path, work: Work, check: Check<'_>) -
             failures.push(format!(
                 "point {at} of {}, {kind}, {} steps done: {panic}; files {}",
                 points.len(),
-                point.done,
+                point.steps_done,
                 image.names().join(", "),
             ));
         }

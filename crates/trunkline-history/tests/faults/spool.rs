@@ -2,17 +2,24 @@
 //! are moved back, each once.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
+use rusqlite::Connection;
 use tempfile::TempDir;
 use trunkline_engine::history::{History, HistoryError, SpoolState};
+use trunkline_history::{HistoryFolder, verify};
 use trunkline_types::history::HistoryEvent::{Interrupted, Started, Stopped};
 use trunkline_types::{DataType, Value};
 
 use crate::disk_full::{VARIABLES, in_process_of, some_writes};
 use crate::rig::{
-    Line, Plant, SECOND, START, assert_same, copy, difference, files_of, folder, length_of_log,
-    limited,
+    Line, Plant, SECOND, START, assert_same, copy, difference, files, files_of, flip, folder,
+    length_of_log, limited,
 };
 
 /// The folder of a history and its spool, and the rows written to the history.
@@ -210,6 +217,90 @@ fn rows_that_a_failed_commit_has_left_are_not_recorded_twice() {
     });
 }
 
+/// A failed commit may have left all its rows in the spool, whose disk can no longer be changed.
+///
+/// Behaviour: H-14.
+#[test]
+fn rows_that_a_failed_commit_has_left_in_the_spool_are_not_read() {
+    let name = "spool::rows_that_a_failed_commit_has_left_in_the_spool_are_not_read";
+    in_process_of(name, || {
+        for case in ["killed", "not in memory", "missing at a start"] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            let mut twin = Disks::new();
+            let mut other = twin.start();
+            for (disks, plant) in [(&mut disks, &mut plant), (&mut twin, &mut other)] {
+                disks.write(plant);
+                disks.record_with_room(plant, 10);
+                disks.lengthen(plant);
+                disks.write(plant);
+            }
+            let length = length_of_log(&disks.spool());
+            limited(length + 10, || plant.record());
+            assert_eq!(state(&plant).cause, None, "the spool has no room");
+            other.record();
+            let log = "log-0000000001.tlh";
+            fs::copy(twin.spool().join(log), disks.spool().join(log)).unwrap();
+            assert!(length_of_log(&disks.spool()) > length, "the rows are there");
+            match case {
+                "killed" => disks.kill(plant),
+                "not in memory" => {
+                    for _ in 0..2 {
+                        disks.write(&mut plant);
+                        plant.record();
+                        plant.close_segment();
+                    }
+                    assert!(!plant.everything().states.is_empty());
+                    disks.assert_back(&plant, case);
+                    continue;
+                }
+                _ => {
+                    disks.kill(plant);
+                    fs::rename(disks.spool(), disks.away()).unwrap();
+                    fs::write(disks.spool(), "").unwrap();
+                    let plant = disks.try_start().unwrap();
+                    plant.seal();
+                    disks.kill(plant);
+                    fs::remove_file(disks.spool()).unwrap();
+                    fs::rename(disks.away(), disks.spool()).unwrap();
+                }
+            }
+            let plant = disks.start();
+            disks.assert_back(&plant, case);
+        }
+    });
+}
+
+/// Without rows in the spool, nothing says later where the log ends.
+///
+/// Behaviour: H-14.
+#[test]
+fn log_that_a_failed_commit_has_lengthened_is_cut_before_the_return() {
+    let name = "spool::log_that_a_failed_commit_has_lengthened_is_cut_before_the_return";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let mut twin = Disks::new();
+        let mut other = twin.start();
+        disks.write(&mut plant);
+        twin.write(&mut other);
+        disks.record_with_room(&plant, 10);
+        other.record();
+        let log = disks.history().join("log-0000000001.tlh");
+        let before = fs::metadata(&log).unwrap().len();
+        fs::copy(twin.history().join("log-0000000001.tlh"), &log).unwrap();
+        disks.lengthen(&mut plant);
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        limited(length + 10, || plant.record());
+        assert_eq!(state(&plant).cause, None, "the spool has no room");
+        assert_eq!(fs::metadata(&log).unwrap().len(), before);
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after the kill");
+    });
+}
+
 /// Behaviour: H-14, B-64.
 #[test]
 fn spool_that_is_missing_at_a_start_comes_back_later() {
@@ -346,6 +437,49 @@ fn rows_go_to_the_folder_again_when_the_spool_fails() {
     });
 }
 
+/// Rows of closed segments of the folder are in memory until they are files.
+///
+/// Behaviour: H-14.
+#[test]
+fn rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written() {
+    let name = "spool::rows_wait_while_the_spool_has_no_room_and_files_cannot_be_written";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        let samples = disks.history().join("samples");
+        fs::write(&samples, "").unwrap();
+        for _ in 0..3 {
+            disks.write(&mut plant);
+            plant.record();
+            plant.close_segment();
+        }
+        let wall = plant.moment().wall;
+        plant.history.maintain(wall).unwrap_err();
+        disks.lengthen(&mut plant);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        let logs = files_of(&disks.history(), "tlh").len();
+        disks.write(&mut plant);
+        let length = length_of_log(&disks.spool());
+        for _ in 0..5 {
+            limited(length + 10, || plant.try_record()).unwrap_err();
+        }
+        assert_eq!(files_of(&disks.history(), "tlh").len(), logs);
+        plant.record();
+        disks.assert_all(&plant, "with room in the spool");
+        disks.write(&mut plant);
+        // What waits at the stop is recorded nevertheless.
+        let wall = plant.moment().wall;
+        limited(length_of_log(&disks.spool()) + 10, || {
+            plant.history.close(wall)
+        })
+        .unwrap();
+        fs::remove_file(&samples).unwrap();
+        disks.kill(plant);
+        let plant = disks.start();
+        disks.assert_back(&plant, "after a restart");
+    });
+}
+
 /// Behaviour: H-14.
 #[test]
 fn spool_holds_more_segments_than_memory() {
@@ -371,6 +505,14 @@ fn spool_holds_more_segments_than_memory() {
         );
         assert_eq!(plant.history.figures().spooled, 7 * 6);
         disks.assert_back(&plant, "with room");
+        let catalogue = disks.history().join("catalogue.sqlite");
+        disks.kill(plant);
+        let kept = Connection::open(&catalogue).unwrap();
+        let logs = "SELECT group_concat(log) FROM spool";
+        let logs: String = kept.query_row(logs, [], |row| row.get(0)).unwrap();
+        assert_eq!(logs, "7", "only the highest number is still listed");
+        drop(kept);
+        let mut plant = disks.start();
 
         disks.lengthen(&mut plant);
         disks.write(&mut plant);
@@ -383,6 +525,121 @@ fn spool_holds_more_segments_than_memory() {
         disks.kill(plant);
         let plant = disks.start();
         disks.assert_back(&plant, "after a restart");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn spool_that_comes_back_while_the_folder_has_no_room_is_used() {
+    let name = "spool::spool_that_comes_back_while_the_folder_has_no_room_is_used";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        plant.record();
+        // No other log can be created.
+        let logs = (3..20).map(|number| disks.history().join(format!("log-{number:010}.tlh")));
+        let logs: Vec<PathBuf> = logs.collect();
+        logs.iter().for_each(|log| fs::create_dir(log).unwrap());
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let wall = plant.moment().wall;
+        let _failed = plant.history.maintain(wall);
+        assert!(state(&plant).cause.is_some(), "the log is in the spool");
+        disks.write(&mut plant);
+        plant.record();
+        disks.assert_all(&plant, "while there is no room");
+        logs.iter().for_each(|log| fs::remove_dir(log).unwrap());
+        disks.assert_back(&plant, "with room");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn log_of_the_spool_that_cannot_be_read_is_read_later() {
+    let name = "spool::log_of_the_spool_that_cannot_be_read_is_read_later";
+    in_process_of(name, || {
+        for is_restarted in [true, false] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            for _ in 0..4 {
+                plant.close_segment();
+                disks.write(&mut plant);
+                plant.record();
+            }
+            let log = disks.spool().join("log-0000000001.tlh");
+            let kept = disks.root.path().join("kept");
+            fs::rename(&log, &kept).unwrap();
+            // Reading a folder as a file fails.
+            fs::create_dir(&log).unwrap();
+            if is_restarted {
+                disks.kill(plant);
+                plant = disks.try_start().unwrap();
+            }
+            plant.maintain();
+            plant.record();
+            for _ in 0..3 {
+                plant.time += 3600 * SECOND;
+                plant.maintain();
+                let fault = state(&plant).fault.unwrap().to_string();
+                assert!(fault.starts_with("the spool "), "{fault}");
+            }
+            fs::remove_dir(&log).unwrap();
+            fs::rename(&kept, &log).unwrap();
+            plant.time += 3600 * SECOND;
+            disks.assert_back(&plant, "with the log");
+            assert_eq!(state(&plant).fault, None);
+        }
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
+fn updates_are_recorded_while_a_log_of_the_spool_is_read() {
+    let name = "spool::updates_are_recorded_while_a_log_of_the_spool_is_read";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let mut plant = disks.try_start().unwrap();
+        disks.write(&mut plant);
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let log = disks.spool().join("log-0000000001.tlh");
+        let content = fs::read(&log).unwrap();
+        fs::remove_file(&log).unwrap();
+        // A reader of a pipe waits for its writer.
+        let made = Command::new("mkfifo").arg(&log).status().unwrap();
+        assert!(made.success());
+        let (history, moment) = (&plant.history, plant.moment());
+        thread::scope(|scope| {
+            let maintaining = scope.spawn(|| history.maintain(moment.wall));
+            // Returns when the log is being read.
+            let mut pipe = fs::OpenOptions::new().write(true).open(&log).unwrap();
+            let (done, recorded) = mpsc::channel();
+            scope.spawn(move || {
+                let result = history.record(moment).map(|_| history.spool());
+                done.send(result).unwrap();
+            });
+            let result = recorded.recv_timeout(Duration::from_secs(60));
+            pipe.write_all(&content).unwrap();
+            drop(pipe);
+            maintaining.join().unwrap().unwrap();
+            result.expect("it does not wait").unwrap();
+        });
+        disks.assert_back(&plant, "with the spool");
     });
 }
 
@@ -412,6 +669,116 @@ fn stop_and_interruption_in_the_spool_are_events() {
 
 /// Behaviour: H-14.
 #[test]
+fn folder_says_how_many_rows_wait_in_its_spool() {
+    let name = "spool::folder_says_how_many_rows_wait_in_its_spool";
+    in_process_of(name, || {
+        let wall = trunkline_types::Timestamp::from_nanos(START);
+        let info = |disks: &Disks| {
+            let folder = HistoryFolder::open(disks.history(), wall).unwrap();
+            folder.info().unwrap().spooled.unwrap()
+        };
+        let checked = |disks: &Disks| verify(&disks.history(), wall, &mut |_, _| true).unwrap();
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        assert_eq!((info(&disks).logs, info(&disks).rows), (0, 0));
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        plant.close_segment();
+        disks.write(&mut plant);
+        plant.record();
+        let found = info(&disks);
+        assert_eq!((found.logs, found.rows), (2, 12));
+        assert_eq!(found.fault, "");
+        let lengths = files_of(&disks.spool(), "tlh").into_iter();
+        let lengths = lengths.map(|log| fs::metadata(disks.spool().join(log)).unwrap().len());
+        assert_eq!(found.bytes, lengths.sum::<u64>());
+        let verified = checked(&disks);
+        assert_eq!(verified.spooled, Some(found));
+        assert_eq!(verified.findings, []);
+
+        let log = disks.spool().join("log-0000000001.tlh");
+        let whole = fs::read(&log).unwrap();
+        flip(&log, 8 * 40);
+        let findings = checked(&disks).findings;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let file = &findings.first().unwrap().file;
+        assert_eq!(*file, log.display().to_string());
+        fs::write(&log, whole).unwrap();
+
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        let found = info(&disks);
+        assert!(found.fault.starts_with("the spool "), "{found:?}");
+        assert_eq!(checked(&disks).findings, [], "its disk may be elsewhere");
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        disks.assert_back(&plant, "with room");
+        assert_eq!((info(&disks).logs, info(&disks).rows), (0, 0));
+    });
+}
+
+fn compact(folder: &Path) {
+    let wall = trunkline_types::Timestamp::from_nanos(START);
+    trunkline_history::compact(folder, &[], wall, &mut |_| true).unwrap();
+}
+
+/// Behaviour: B-64.
+#[test]
+fn stop_in_the_spool_is_no_interruption_after_compaction() {
+    let name = "spool::stop_in_the_spool_is_no_interruption_after_compaction";
+    in_process_of(name, || {
+        for is_stopped in [true, false] {
+            let mut disks = Disks::new();
+            let mut plant = disks.start();
+            disks.write(&mut plant);
+            disks.record_with_room(&plant, 10);
+            if is_stopped {
+                let wall = plant.moment().wall;
+                plant.history.close(wall).unwrap();
+            }
+            disks.kill(plant);
+            compact(&disks.history());
+            let plant = disks.start();
+            disks.assert_back(&plant, "after a restart");
+            let events = plant.everything().events_of("x");
+            assert_eq!(events.contains(&Stopped), is_stopped, "{events:?}");
+            assert_eq!(events.contains(&Interrupted), !is_stopped, "{events:?}");
+        }
+    });
+}
+
+/// Behaviour: B-64.
+#[test]
+fn log_that_the_folder_continues_does_not_say_how_a_run_ended() {
+    let name = "spool::log_that_the_folder_continues_does_not_say_how_a_run_ended";
+    in_process_of(name, || {
+        let mut disks = Disks::new();
+        let mut plant = disks.start();
+        disks.write(&mut plant);
+        disks.record_with_room(&plant, 10);
+        plant.maintain();
+        plant.record();
+        assert_eq!(state(&plant).cause, None, "the log has returned");
+        disks.write(&mut plant);
+        plant.record();
+        disks.kill(plant);
+        fs::rename(disks.spool(), disks.away()).unwrap();
+        fs::write(disks.spool(), "").unwrap();
+        let plant = disks.start();
+        let wall = plant.moment().wall;
+        plant.history.close(wall).unwrap();
+        disks.kill(plant);
+        compact(&disks.history());
+        fs::remove_file(disks.spool()).unwrap();
+        fs::rename(disks.away(), disks.spool()).unwrap();
+        let plant = disks.start();
+        disks.assert_back(&plant, "with the spool");
+        let events = plant.everything().events_of("x");
+        let ends = events.iter().filter(|event| **event == Interrupted).count();
+        assert_eq!(ends, 1, "{events:?}");
+    });
+}
+
+/// Behaviour: H-14.
+#[test]
 fn history_with_the_spool_of_another_is_not_opened() {
     let mut disks = Disks::new();
     drop(disks.start());
@@ -430,6 +797,61 @@ fn history_with_the_spool_of_another_is_not_opened() {
         "{message}"
     );
     assert!(message.contains("`history_spool`"), "{message}");
+}
+
+/// The disk of the history is unmounted, and mounted again: its open files cannot be used any more.
+///
+/// Behaviour: H-14.
+#[test]
+fn history_whose_disk_was_away_is_used_again_without_a_restart() {
+    let mut disks = Disks::new();
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    fs::rename(disks.history(), disks.away()).unwrap();
+    plant.close_segment();
+    assert!(state(&plant).cause.is_some());
+    disks.write(&mut plant);
+    plant.record();
+    let wall = plant.moment().wall;
+    plant.history.maintain(wall).unwrap_err();
+    // The same content in other files.
+    copy(&disks.away(), &disks.history());
+    fs::remove_dir_all(disks.away()).unwrap();
+    disks.assert_back(&plant, "with the disk");
+    disks.write(&mut plant);
+    plant.record();
+    disks.kill(plant);
+    let plant = disks.start();
+    disks.assert_back(&plant, "after a restart");
+}
+
+/// Behaviour: H-14.
+#[test]
+fn folder_of_another_history_is_not_changed() {
+    let mut disks = Disks::new();
+    let mut other = Disks::new();
+    drop(other.start());
+    let mut plant = disks.start();
+    disks.write(&mut plant);
+    plant.record();
+    fs::rename(disks.history(), disks.away()).unwrap();
+    copy(&other.history(), &disks.history());
+    plant.close_segment();
+    assert!(state(&plant).cause.is_some());
+    disks.write(&mut plant);
+    plant.record();
+    let wall = plant.moment().wall;
+    let error = plant.history.maintain(wall).unwrap_err().to_string();
+    assert!(error.contains("another folder is in its place"), "{error}");
+    for path in files(&other.history()) {
+        let (kept, now) = (other.history().join(&path), disks.history().join(&path));
+        assert_eq!(fs::read(kept).unwrap(), fs::read(now).unwrap(), "{path:?}");
+    }
+    assert_eq!(files(&other.history()), files(&disks.history()));
+    fs::remove_dir_all(disks.history()).unwrap();
+    fs::rename(disks.away(), disks.history()).unwrap();
+    disks.assert_back(&plant, "with the disk");
 }
 
 /// Variables deployed while the catalogue cannot be written are recorded.

@@ -72,8 +72,8 @@ impl SysinfoProbe {
     /// Lists the disks anew each time, because refreshing a list keeps the old figures of a disk
     /// that can no longer be read.
     fn disks(&self) -> Vec<(String, Disk)> {
-        let what = DiskRefreshKind::nothing().with_storage().with_io_usage();
-        let listed = Disks::new_with_refreshed_list_specifics(what).ok();
+        let refresh_kind = DiskRefreshKind::nothing().with_storage().with_io_usage();
+        let listed = Disks::new_with_refreshed_list_specifics(refresh_kind).ok();
         let listed = listed.iter().flat_map(|disks| disks.iter());
         // Single files are mounted too, for example in containers.
         let volumes = listed.filter(|disk| disk.mount_point().is_dir());
@@ -264,9 +264,9 @@ fn text<E>(text: Result<String, E>) -> Found<String> {
         .ok_or(Reason::NotSupported)
 }
 
-fn not_supported(what: &str, cause: &dyn fmt::Display) -> IoError {
+fn not_supported(readings: &str, cause: &dyn fmt::Display) -> IoError {
     IoError::NotSupported {
-        what: format!("readings of its {what}"),
+        what: format!("readings of its {readings}"),
         cause: cause.to_string(),
     }
 }

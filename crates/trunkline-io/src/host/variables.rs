@@ -84,14 +84,14 @@ impl List {
         let total = fast(|readings| readings.total_usage.map(percent));
         self.add(
             "cpu/total",
-            share("Busy share of all processors together"),
+            percentage("Busy share of all processors together"),
             total,
         );
         for n in 0..count {
             let usage = fast(move |readings| nth(&readings.usage, n).map(percent));
             self.add(
                 format!("cpu/{n}/usage"),
-                share("Busy share of this processor"),
+                percentage("Busy share of this processor"),
                 usage,
             );
             let frequency = slow(move |readings| nth(&readings.frequency, n).map(Value::F64));
@@ -106,12 +106,12 @@ impl List {
         let fixed = slow(move |_| Ok(Value::U32(count)));
         self.add(
             "cpu/count",
-            whole(DataType::U32, "Logical processors", ""),
+            integer(DataType::U32, "Logical processors", ""),
             fixed,
         );
         self.add(
             "cpu/model",
-            words("Processor model"),
+            text("Processor model"),
             slow(|s| string(&s.model)),
         );
     }
@@ -132,11 +132,16 @@ impl List {
     }
 
     fn memory(&mut self) {
-        self.space("memory", "Main memory", |readings| readings.memory);
-        self.space("swap", "Swap space", |readings| readings.swap);
+        self.memory_space("memory", "Main memory", |readings| readings.memory);
+        self.memory_space("swap", "Swap space", |readings| readings.swap);
     }
 
-    fn space(&mut self, path: &str, what: &str, of: fn(&FastReadings) -> Found<Memory>) {
+    fn memory_space(
+        &mut self,
+        path: &str,
+        name: &str,
+        memory_of: fn(&FastReadings) -> Found<Memory>,
+    ) {
         let parts: [Part<Memory, u64>; 3] = [
             ("total", "size", |memory| memory.total),
             ("available", "that programs can still have", |memory| {
@@ -146,13 +151,17 @@ impl List {
         ];
         for (part, description, read) in parts {
             let reading =
-                fast(move |readings| of(readings).map(|memory| Value::U64(read(&memory))));
-            let properties = whole(DataType::U64, &format!("{what} {description}"), "B");
+                fast(move |readings| memory_of(readings).map(|memory| Value::U64(read(&memory))));
+            let properties = integer(DataType::U64, &format!("{name} {description}"), "B");
             self.add(format!("{path}/{part}"), properties, reading);
         }
-        let reading = fast(move |readings| of(readings).and_then(used_share));
-        let description = format!("{what} in use; bad: not-supported where there is none");
-        self.add(format!("{path}/used_percent"), share(&description), reading);
+        let reading = fast(move |readings| memory_of(readings).and_then(used_fraction));
+        let description = format!("{name} in use; bad: not-supported where there is none");
+        self.add(
+            format!("{path}/used_percent"),
+            percentage(&description),
+            reading,
+        );
     }
 
     fn disks(&mut self, mounts: &[String]) {
@@ -167,13 +176,13 @@ impl List {
                 let reading = of_disk(mount, move |disk| {
                     disk.space.map(|space| Value::U64(read(&space)))
                 });
-                let properties = whole(DataType::U64, &format!("{description} {mount}"), "B");
+                let properties = integer(DataType::U64, &format!("{description} {mount}"), "B");
                 self.add(format!("{folder}/{part}"), properties, reading);
             }
-            let reading = of_disk(mount, |disk| disk.space.and_then(used_share));
-            let properties = share(&format!("Used share of {mount}"));
+            let reading = of_disk(mount, |disk| disk.space.and_then(used_fraction));
+            let properties = percentage(&format!("Used share of {mount}"));
             self.add(format!("{folder}/used_percent"), properties, reading);
-            let properties = words(&format!("File system of {mount}"));
+            let properties = text(&format!("File system of {mount}"));
             let reading = of_disk(mount, |disk| string(&disk.file_system));
             self.add(format!("{folder}/file_system"), properties, reading);
             let rates: [Part<Disk, Found<u64>>; 2] = [
@@ -216,7 +225,7 @@ impl List {
                     fast(move |readings| traffic(readings, &key).map(read).map(Value::U64));
                 let units = if part.ends_with("errors") { "" } else { "B" };
                 let description = format!("{description} {interface} since it appeared");
-                let properties = whole(DataType::U64, &description, units);
+                let properties = integer(DataType::U64, &description, units);
                 self.add(format!("{folder}/{part}"), properties, reading);
             }
             let rates: [Part<Traffic, u64>; 2] = [
@@ -267,23 +276,23 @@ impl List {
         let processes = slow(|readings| readings.processes.map(Value::U32));
         self.add(
             "system/processes",
-            whole(DataType::U32, "Number of processes", ""),
+            integer(DataType::U32, "Number of processes", ""),
             processes,
         );
         let name = slow(|readings| string(&readings.host_name));
         self.add(
             "system/host_name",
-            words("Name of the machine in its network"),
+            text("Name of the machine in its network"),
             name,
         );
         let os = slow(|readings| string(&readings.system));
-        self.add("system/os", words("Operating system and its version"), os);
+        self.add("system/os", text("Operating system and its version"), os);
         let kernel = slow(|readings| string(&readings.kernel));
-        self.add("system/kernel", words("Kernel and its version"), kernel);
+        self.add("system/kernel", text("Kernel and its version"), kernel);
         let architecture = slow(|readings| string(&readings.architecture));
         self.add(
             "system/architecture",
-            words("Processor architecture"),
+            text("Processor architecture"),
             architecture,
         );
     }
@@ -342,15 +351,15 @@ fn string(text: &Found<String>) -> Found<Value> {
 }
 
 /// Limits a percentage to 0..=100: rounding can move the ratio of counters slightly outside.
-fn percent(share: f64) -> Value {
-    Value::F64(share.clamp(0.0, 100.0))
+fn percent(value: f64) -> Value {
+    Value::F64(value.clamp(0.0, 100.0))
 }
 
 fn used(memory: &Memory) -> u64 {
     memory.total.saturating_sub(memory.available)
 }
 
-fn used_share(memory: Memory) -> Found<Value> {
+fn used_fraction(memory: Memory) -> Found<Value> {
     if memory.total == 0 {
         return Err(Reason::NotSupported);
     }
@@ -412,7 +421,7 @@ fn read_only(data_type: DataType, description: &str, units: &str) -> Properties 
     properties
 }
 
-fn share(description: &str) -> Properties {
+fn percentage(description: &str) -> Properties {
     let mut properties = number(description, "%", 1);
     properties.range = Some((0.0, 100.0));
     properties
@@ -430,11 +439,11 @@ fn number(description: &str, units: &str, precision: u8) -> Properties {
     properties
 }
 
-fn whole(data_type: DataType, description: &str, units: &str) -> Properties {
+fn integer(data_type: DataType, description: &str, units: &str) -> Properties {
     read_only(data_type, description, units)
 }
 
-fn words(description: &str) -> Properties {
+fn text(description: &str) -> Properties {
     read_only(DataType::String, description, "")
 }
 

@@ -72,8 +72,8 @@ fn refused_port_is_reported_with_a_hint() {
     assert_eq!(
         cause.to_string(),
         format!(
-            "the connection failed ({address}: connection refused): no program is listening there; \
-             start the engine, or check the port"
+            "no program is listening there ({address}: connection refused); start the engine, or \
+             check the port"
         )
     );
 }

@@ -19,7 +19,7 @@ use crate::limits::{
     KEEPALIVE_INTERVAL, MESSAGE_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RECORDS_DEFAULT,
     WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
-use crate::{DecodeError, Features, PROTOCOL_VERSION, Throughput, VersionRange};
+use crate::{DecodeError, Features, PROTOCOL_VERSION, ThroughputMode, VersionRange};
 
 /// The first bytes of the first payload from either end.
 pub const MAGIC: [u8; 4] = *b"TRNK";
@@ -50,7 +50,7 @@ fields! {
         /// The client's session before the connection broke.
         10: pub resume: Option<Resume> = Maybe<Inner>,
         /// Asks the engine for throughput mode, with these terms.
-        50: pub throughput: Option<Throughput> = Maybe<Inner>,
+        50: pub throughput: Option<ThroughputMode> = Maybe<Inner>,
     }
     absent Self { features: Features::NONE, ..Self::default() }
 }
@@ -99,14 +99,14 @@ fields! {
         15: pub engine_version: String = IfSet<Brief>,
         /// The terms of throughput mode, if the client requested it; both ends then gather their
         /// output.
-        50: pub throughput: Option<Throughput> = Maybe<Inner>,
+        50: pub throughput: Option<ThroughputMode> = Maybe<Inner>,
     }
 }
 
 single_frame! { Welcome, Welcome, unnumbered }
 
 record! {
-    impl Throughput {
+    impl ThroughputMode {
         bytes: u32 = Varint,
         delay: Duration = Micros as "delay_us",
     }

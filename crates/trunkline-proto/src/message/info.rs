@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
+use trunkline_types::ledger::{SubscriptionLedger, WriteLedger};
 use trunkline_types::wire::put_varint;
 use trunkline_types::{DataType, Properties, Timestamp};
 
@@ -36,7 +36,7 @@ pub struct VariableInfo {
     /// Time at which that update was accepted.
     pub engine_timestamp: Timestamp,
     /// Counters of the writes offered to it.
-    pub upstream: UpstreamLedger,
+    pub write_ledger: WriteLedger,
     /// Number of subscriptions to it, of all sessions.
     pub subscribers: u64,
     /// The client that wrote last; empty if none did.
@@ -95,7 +95,7 @@ impl Default for VariableInfo {
             properties: Properties::new(DataType::Bytes),
             sequence: 0,
             engine_timestamp: Timestamp::UNIX_EPOCH,
-            upstream: UpstreamLedger::default(),
+            write_ledger: WriteLedger::default(),
             subscribers: 0,
             last_writer: String::new(),
             source_state: String::new(),
@@ -116,7 +116,7 @@ fields! {
         2: properties = Always<Configuration>,
         3: sequence = Always<Varint>,
         4: engine_timestamp = Always<Nanos>,
-        5: upstream = Always<Inner>,
+        5: write_ledger = Always<Inner> as "upstream",
         6: subscribers = Always<Varint>,
         7: last_writer = IfSet<Whole>,
         8: source_state = IfSet<Whole>,
@@ -132,7 +132,7 @@ fields! {
 }
 
 record! {
-    impl UpstreamLedger {
+    impl WriteLedger {
         offered: u64 = Varint,
         written: u64 = Varint,
         unchanged: u64 = Varint,

@@ -133,7 +133,7 @@ pub struct OpenedFile {
 /// carries the reason ([`FallbackReason`]). No file is left behind.
 pub fn open_file(
     path: &Path,
-    wanted: BackendChoice,
+    choice: BackendChoice,
     cache_mode: CacheMode,
     writes_max: usize,
 ) -> io::Result<OpenedFile> {
@@ -143,7 +143,7 @@ pub fn open_file(
         with_backend(
             file,
             Some(watched_path),
-            wanted,
+            choice,
             is_direct,
             writes_max,
             fallback_reasons,
@@ -172,7 +172,7 @@ pub struct FileToRead {
 /// the error carries the reason ([`FallbackReason`]).
 pub fn open_to_read(
     path: &Path,
-    wanted: BackendChoice,
+    choice: BackendChoice,
     cache_mode: CacheMode,
     reads_max: usize,
 ) -> io::Result<FileToRead> {
@@ -180,7 +180,7 @@ pub fn open_to_read(
     let mut fallback_reasons = Vec::new();
     let (file, is_direct) = open_direct(path, false, cache_mode, &mut fallback_reasons)?;
     let length = file.metadata()?.len();
-    let opened = with_backend(file, None, wanted, is_direct, reads_max, fallback_reasons)?;
+    let opened = with_backend(file, None, choice, is_direct, reads_max, fallback_reasons)?;
     Ok(FileToRead { opened, length })
 }
 
@@ -235,7 +235,7 @@ fn open_direct(
 fn with_backend(
     file: File,
     watched_path: Option<WatchedPath>,
-    wanted: BackendChoice,
+    choice: BackendChoice,
     is_direct: bool,
     writes_max: usize,
     mut fallback_reasons: Vec<FallbackReason>,
@@ -245,10 +245,10 @@ fn with_backend(
         is_direct,
         watched_path,
     };
-    if wanted != BackendChoice::PlainWrites {
+    if choice != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {
             Ok(uring) => return Ok(opened(Box::new(uring), is_direct, fallback_reasons)),
-            Err((_, reason)) if wanted == BackendChoice::Uring => return Err(unsupported(reason)),
+            Err((_, reason)) if choice == BackendChoice::Uring => return Err(unsupported(reason)),
             Err((file, reason)) => {
                 local = file;
                 fallback_reasons.push(reason);

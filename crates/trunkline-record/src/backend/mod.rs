@@ -86,12 +86,12 @@ impl Span {
         }
     }
 
-    /// Returns at most `bytes` bytes of the span, starting at offset `at`, which must be within it.
-    pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
-        let bytes = bytes.min(self.bytes.saturating_sub(at));
+    /// Returns at most `bytes` bytes of the span, starting at `offset`, which must be within it.
+    pub(crate) fn part(self, offset: usize, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes.saturating_sub(offset));
         Self {
             bytes,
-            ..self.after(at)
+            ..self.after(offset)
         }
     }
 }
@@ -209,7 +209,7 @@ pub trait Backend: Send + fmt::Debug {
         loop {
             match rustix::fs::fallocate(file, flags, position, bytes) {
                 Err(rustix::io::Errno::INTR) => {}
-                done => return Ok(done?),
+                result => return Ok(result?),
             }
         }
     }

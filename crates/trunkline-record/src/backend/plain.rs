@@ -33,10 +33,10 @@ impl PlainWrites {
         let (jobs_tx, jobs_rx) = sync_channel(writes_max + 1);
         // Room for every job, so that the thread never waits for completions to be taken.
         let (completions_tx, completions_rx) = sync_channel(writes_max + 2);
-        let for_thread = local.file.try_clone()?;
+        let thread_file = local.file.try_clone()?;
         let thread = std::thread::Builder::new()
             .name("record-writes".to_owned())
-            .spawn(move || work(&for_thread, &jobs_rx, &completions_tx))?;
+            .spawn(move || work(&thread_file, &jobs_rx, &completions_tx))?;
         Ok(Self {
             local,
             jobs_tx: Some(jobs_tx),

@@ -23,7 +23,7 @@ pub enum SimFault {
     /// The operation never completes.
     Stalls,
     /// The operation is refused with this system error number and is not started.
-    NotBegun(i32),
+    NotStarted(i32),
 }
 
 /// A handle to the simulated disk. The test keeps one and gives the queue a
@@ -51,8 +51,8 @@ struct State {
 #[derive(Clone, Debug)]
 struct Waiting {
     operation: Operation,
-    /// The bytes that were in the memory of a write when it began.
-    begun_with: Vec<u8>,
+    /// The content of the memory of a write when it was started.
+    initial_bytes: Vec<u8>,
     fault: Option<SimFault>,
 }
 
@@ -137,17 +137,17 @@ impl SimDisk {
         let mut files = vec![state.file()];
         for Waiting {
             operation,
-            begun_with,
+            initial_bytes,
             ..
         } in &state.waiting
         {
             let Operation::Write(Write { position, .. }) = *operation else {
                 continue;
             };
-            for at in 0..files.len() {
-                for bytes in [half_of(begun_with.len()), begun_with.len()] {
-                    let mut file = files[at].clone();
-                    put(&mut file, position, &begun_with[..bytes]);
+            for index in 0..files.len() {
+                for bytes in [half_of(initial_bytes.len()), initial_bytes.len()] {
+                    let mut file = files[index].clone();
+                    put(&mut file, position, &initial_bytes[..bytes]);
                     files.push(file);
                 }
             }
@@ -179,27 +179,27 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, operation: Operation, begun_with: Vec<u8>) -> io::Result<()> {
+    fn begin(&self, operation: Operation, initial_bytes: Vec<u8>) -> io::Result<()> {
         let mut state = self.state();
         let number = state.operations;
         state.operations += 1;
-        let fault = state.faults.iter().find(|(at, _)| *at == number);
+        let fault = state.faults.iter().find(|(faulty, _)| *faulty == number);
         let fault = fault.map(|(_, fault)| *fault);
-        if let Some(SimFault::NotBegun(number)) = fault {
+        if let Some(SimFault::NotStarted(number)) = fault {
             return Err(io::Error::from_raw_os_error(number));
         }
-        let is_odd = match operation {
-            Operation::Write(write) => state.is_odd(write.position, write.memory),
-            Operation::Read(read) => state.is_odd(read.position, read.memory),
+        let is_misaligned = match operation {
+            Operation::Write(write) => state.is_misaligned(write.position, write.memory),
+            Operation::Read(read) => state.is_misaligned(read.position, read.memory),
             Operation::Sync(..) => false,
         };
-        let fault = match is_odd {
+        let fault = match is_misaligned {
             true => Some(SimFault::Fails(rustix::io::Errno::INVAL.raw_os_error())),
             false => fault,
         };
         state.waiting.push(Waiting {
             operation,
-            begun_with,
+            initial_bytes,
             fault,
         });
         Ok(())
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// Returns true if a disk with this block size refuses the operation.
-    fn is_odd(&self, position: u64, memory: Span) -> bool {
+    fn is_misaligned(&self, position: u64, memory: Span) -> bool {
         let address = memory.start.as_ptr().addr();
         // The file is a `Vec`, so positions in it fit in a `usize`.
         let numbers = [position as usize, memory.bytes, address];
@@ -224,13 +224,13 @@ impl State {
 
     /// Completes one of the waiting operations, chosen at random.
     fn step(&mut self) -> Option<Completed> {
-        let can_be_done: Vec<usize> = (0..self.waiting.len())
-            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stalls))
+        let completable: Vec<usize> = (0..self.waiting.len())
+            .filter(|index| self.waiting[*index].fault != Some(SimFault::Stalls))
             .collect();
-        let at = *self.random.choice(&can_be_done)?;
+        let index = *self.random.choice(&completable)?;
         let Waiting {
             operation, fault, ..
-        } = self.waiting.remove(at);
+        } = self.waiting.remove(index);
         let token = match operation {
             Operation::Write(write) => write.token,
             Operation::Read(read) => read.token,
@@ -255,16 +255,16 @@ impl State {
                     _ => read.memory.bytes,
                 };
                 let file = self.file();
-                let from = file.len().min(read.position as usize);
-                let there = &file[from..file.len().min(from + bytes)];
+                let start = file.len().min(read.position as usize);
+                let source = &file[start..file.len().min(start + bytes)];
                 // SAFETY: its completion has not been returned, so the memory is mapped and
-                // exclusive, as the caller of `submit_read` guarantees; `there` is no longer than
+                // exclusive, as the caller of `submit_read` guarantees; `source` is no longer than
                 // it.
                 unsafe {
                     let memory = read.memory.start.as_ptr();
-                    std::ptr::copy_nonoverlapping(there.as_ptr(), memory, there.len());
+                    std::ptr::copy_nonoverlapping(source.as_ptr(), memory, source.len());
                 }
-                Ok(there.len())
+                Ok(source.len())
             }
             (Operation::Sync(_, covered), _) => {
                 self.content.sync_to(covered);
@@ -294,8 +294,8 @@ impl Backend for SimDisk {
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         // SAFETY: the memory is mapped now, as the caller guarantees.
-        let begun_with = unsafe { bytes_of(write.memory, write.memory.bytes) };
-        self.begin(Operation::Write(write), begun_with.to_vec())
+        let initial_bytes = unsafe { bytes_of(write.memory, write.memory.bytes) };
+        self.begin(Operation::Write(write), initial_bytes.to_vec())
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
@@ -321,11 +321,11 @@ impl Backend for SimDisk {
 
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
         let mut state = self.state();
-        let to = position.saturating_add(bytes);
-        if to > state.room_bytes {
+        let end = position.saturating_add(bytes);
+        if end > state.room_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.reserved_to = to;
+        state.reserved_to = end;
         Ok(())
     }
 

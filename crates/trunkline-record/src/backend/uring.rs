@@ -81,8 +81,8 @@ impl Uring {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: `pollfd` is one valid entry for the length 1. The result is ignored because
-        // completions are checked in any case.
+        // SAFETY: the pointer refers to one valid `pollfd`, and the count is 1. The result is
+        // ignored because completions are checked in any case.
         unsafe { libc::poll(&raw mut pollfd, 1, POLL_TIMEOUT_MS) };
     }
 
@@ -99,22 +99,24 @@ impl Uring {
 }
 
 fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, FallbackReason> {
-    let not = |error: io::Error| FallbackReason::of_uring(&error);
+    let to_fallback_reason = |error: io::Error| FallbackReason::of_uring(&error);
     // One more entry for a sync.
     let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
-    let ring = IoUring::new(entries).map_err(not)?;
+    let ring = IoUring::new(entries).map_err(to_fallback_reason)?;
     if !ring.params().is_feature_ext_arg() {
         return Err(FallbackReason::TooOld);
     }
     let submitter = ring.submitter();
-    submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
+    submitter
+        .register_files(&[file.as_raw_fd()])
+        .map_err(to_fallback_reason)?;
     Ok(ring)
 }
 
 /// Splits memory into pieces that can be registered.
 fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
-    let begins = (0..span.bytes).step_by(PIECE_MAX);
-    begins.map(move |at| span.part(at, PIECE_MAX))
+    let offsets = (0..span.bytes).step_by(PIECE_MAX);
+    offsets.map(move |offset| span.part(offset, PIECE_MAX))
 }
 
 /// Returns true if the call should be retried at once.
@@ -201,12 +203,12 @@ impl Backend for Uring {
                 self.submit_queued();
                 return Ok(self.take());
             };
-            let left = time.saturating_sub(monotonic());
-            if left.is_zero() || self.in_flight == 0 {
+            let remaining = time.saturating_sub(monotonic());
+            if remaining.is_zero() || self.in_flight == 0 {
                 return Ok(None);
             }
-            let left = Timespec::from(left);
-            let args = SubmitArgs::new().timespec(&left);
+            let remaining = Timespec::from(remaining);
+            let args = SubmitArgs::new().timespec(&remaining);
             match self.ring.submitter().submit_with_args(1, &args) {
                 Ok(_) => {}
                 // The timeout expired; the next iteration detects it.

@@ -15,7 +15,7 @@ use super::pace::Pacer;
 pub struct PacedDrain {
     drain: RegionDrain,
     pacer: Pacer,
-    has_begun: bool,
+    has_started: bool,
     is_late: bool,
     /// When the caller first had no room for the row that is due.
     held_since: Option<Duration>,
@@ -28,7 +28,7 @@ impl PacedDrain {
         Self {
             drain,
             pacer,
-            has_begun: false,
+            has_started: false,
             is_late: false,
             held_since: None,
             underruns: 0,
@@ -41,30 +41,30 @@ impl PacedDrain {
     /// the time between this call and the next. A caller that waits for room must report this by
     /// calling the method with empty `bytes`.
     pub fn take(&mut self, now: Duration, bytes: &mut [u8]) -> Result<u64, PlaybackError> {
-        let there = self.drain.available().map_err(NoRegion::from)?;
-        if there == 0 && !self.has_begun {
+        let available = self.drain.available().map_err(NoRegion::from)?;
+        if available == 0 && !self.has_started {
             return Ok(0);
         }
-        self.has_begun = true;
+        self.has_started = true;
         let row_bytes = self.drain.element_bytes();
-        let room = (bytes.len() / row_bytes) as u64;
+        let rows_max = (bytes.len() / row_bytes) as u64;
         if let Some(since) = self.held_since.take() {
-            self.pacer.hold(now.saturating_sub(since));
+            self.pacer.postpone_by(now.saturating_sub(since));
         }
-        if self.is_late && there > 0 {
-            self.pacer.late(now)?;
+        if self.is_late && available > 0 {
+            self.pacer.postpone_to(now)?;
             self.is_late = false;
         }
-        let rows = self.pacer.take(now, there.min(room))?;
+        let rows = self.pacer.take(now, available.min(rows_max))?;
         // At most the number of rows that fit in `bytes`.
-        let part = bytes
+        let buffer = bytes
             .get_mut(..rows as usize * row_bytes)
             .unwrap_or_default();
-        let taken = self.drain.take(part).map_err(NoRegion::from)?;
+        let taken = self.drain.take(buffer).map_err(NoRegion::from)?;
         if !self.is_late && self.is_due(now)? {
-            if rows == room {
+            if rows == rows_max {
                 self.held_since = Some(now);
-            } else if rows == there {
+            } else if rows == available {
                 self.is_late = true;
                 self.underruns += 1;
             }

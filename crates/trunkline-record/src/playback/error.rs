@@ -68,16 +68,16 @@ pub enum PlaybackError {
         data_type: TdmsType,
     },
     #[error(
-        "the channels of {} differ from those of the first file of the series: {what}",
+        "the channels of {} differ from those of the first file of the series: {difference}",
         path.display()
     )]
-    OtherFile { path: PathBuf, what: String },
+    OtherFile { path: PathBuf, difference: String },
     #[error(
-        "{} is named like a file of the series, but does not continue the files before it: {what}; \
+        "{} is named like a file of the series, but does not continue the files before it: {difference}; \
          give it another name, or play it by itself",
         path.display()
     )]
-    OtherSeries { path: PathBuf, what: String },
+    OtherSeries { path: PathBuf, difference: String },
     #[error(
         "the recording has no times: {channel} has no property wf_increment, and no channel of times \
          was named; name one, or play at full speed"
@@ -120,7 +120,8 @@ impl PlaybackError {
             Self::Read { source, .. } => match &**source {
                 ReadError::Damaged { path, .. }
                 | ReadError::WrongType { path, .. }
-                | ReadError::NoScaler { path, .. } => Some(path),
+                | ReadError::SeveralScalers { path, .. }
+                | ReadError::UnknownScaler { path, .. } => Some(path),
                 _ => None,
             },
             _ => None,

@@ -20,7 +20,7 @@ pub enum MissingPart {
         /// The file after the missing updates.
         path: PathBuf,
         updates: u64,
-        /// Number of variables they belong to.
+        /// Number of variables that have missing updates.
         variables: u64,
     },
     /// Rows that were in earlier files.
@@ -76,9 +76,9 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 impl MissingPart {
     /// Returns the files missing between two file numbers of the series that begins with `first`;
     /// `None` if the numbers are consecutive.
-    pub(crate) fn files_between(first: &Path, before: u32, number: u32) -> Option<Self> {
-        (number > before.saturating_add(1)).then(|| Self::Files {
-            first: series_file(first, before + 1),
+    pub(crate) fn files_between(first: &Path, previous: u32, number: u32) -> Option<Self> {
+        (number > previous.saturating_add(1)).then(|| Self::Files {
+            first: series_file(first, previous + 1),
             last: series_file(first, number - 1),
         })
     }

@@ -41,8 +41,9 @@ pub enum GapMode {
 
 /// Computes when each row is due, on a clock that the caller supplies.
 ///
-/// Rows become due in order. If one could not be played in time, [`late`](Self::late) or
-/// [`hold`](Self::hold) delays it and all later rows; playback does not make up the delay.
+/// Rows become due in order. If one could not be played in time, [`postpone_to`](Self::postpone_to)
+/// or [`postpone_by`](Self::postpone_by) delays it and all later rows; playback does not make up
+/// the delay.
 #[derive(Debug)]
 pub struct Pacer {
     /// `None`: every row is due at once.
@@ -52,15 +53,15 @@ pub struct Pacer {
     /// The next row to be taken.
     next: u64,
     /// When row 0 was due, not counting delays.
-    began: Option<Duration>,
-    late: Duration,
+    started_at: Option<Duration>,
+    delay: Duration,
 }
 
 /// Computes how long after the first row each row was acquired, in nanoseconds.
 #[derive(Debug)]
 enum RowClock {
     /// Rows at equal intervals, except for these gaps.
-    Even {
+    EvenlySpaced {
         increment: f64,
         gaps: Vec<Gap>,
         /// Number of gaps passed, and number of rows missing in them.
@@ -84,7 +85,7 @@ impl Pacer {
             (Some(times), _) if speed.is_some() => {
                 RowClock::Recorded(Box::new(RecordedTimes::new(recording, times, gap_mode)))
             }
-            (_, Some(seconds)) => RowClock::Even {
+            (_, Some(seconds)) => RowClock::EvenlySpaced {
                 increment: seconds * 1e9,
                 gaps: match gap_mode {
                     GapMode::AsTime => recording.gaps().to_vec(),
@@ -92,7 +93,7 @@ impl Pacer {
                 },
                 passed: (0, 0),
             },
-            _ if speed.is_none() => RowClock::Even {
+            _ if speed.is_none() => RowClock::EvenlySpaced {
                 increment: 0.0,
                 gaps: Vec::new(),
                 passed: (0, 0),
@@ -109,43 +110,43 @@ impl Pacer {
             clock,
             rows: recording.rows(),
             next: 0,
-            began: None,
-            late: Duration::ZERO,
+            started_at: None,
+            delay: Duration::ZERO,
         })
     }
 
-    /// Takes the next rows that are due at `now`, at most `most`, and returns their number. `now`
-    /// is the time since an arbitrary moment. The first row is due at the first call.
+    /// Takes the next rows that are due at `now`, at most `rows_max`, and returns their number.
+    /// `now` is the time since an arbitrary moment. The first row is due at the first call.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the channel of times cannot be read.
-    pub fn take(&mut self, now: Duration, most: u64) -> Result<u64, PlaybackError> {
-        let most = most.min(self.rows - self.next);
-        if most == 0 {
+    pub fn take(&mut self, now: Duration, rows_max: u64) -> Result<u64, PlaybackError> {
+        let rows_max = rows_max.min(self.rows - self.next);
+        if rows_max == 0 {
             return Ok(0);
         }
         let Some(speed) = self.speed else {
-            self.next += most;
-            return Ok(most);
+            self.next += rows_max;
+            return Ok(rows_max);
         };
-        let began = *self.began.get_or_insert(now);
+        let started_at = *self.started_at.get_or_insert(now);
         let before = self.next;
-        while self.next - before < most {
-            let (due, together) = self.clock.offset_of(self.next)?;
-            let elapsed = now.saturating_sub(began).saturating_sub(self.late);
+        while self.next - before < rows_max {
+            let (due, even_rows) = self.clock.offset_of(self.next)?;
+            let elapsed = now.saturating_sub(started_at).saturating_sub(self.delay);
             let elapsed = elapsed.as_nanos() as f64 * speed;
             if due > elapsed {
                 break;
             }
             // Advances by many rows at once instead of one at a time.
             let rows = match &self.clock {
-                RowClock::Even { increment, .. } => {
-                    let more = ((elapsed - due) / increment) as u64;
-                    together.min(more.saturating_add(1))
+                RowClock::EvenlySpaced { increment, .. } => {
+                    let further_rows = ((elapsed - due) / increment) as u64;
+                    even_rows.min(further_rows.saturating_add(1))
                 }
                 RowClock::Recorded(_) => 1,
             };
-            self.next += rows.min(most - (self.next - before));
+            self.next += rows.min(rows_max - (self.next - before));
         }
         Ok(self.next - before)
     }
@@ -153,7 +154,7 @@ impl Pacer {
     /// Returns when the next row is due, on the clock of [`take`](Self::take); `None` if all rows
     /// were taken or the next one is already due.
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
-        let (Some(speed), Some(began)) = (self.speed, self.began) else {
+        let (Some(speed), Some(started_at)) = (self.speed, self.started_at) else {
             return Ok(None);
         };
         if self.next == self.rows {
@@ -163,24 +164,26 @@ impl Pacer {
         // Rounded up, so that the row is due at that time. A row more than 584 years away, which a
         // file may claim, is never due.
         let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
-        Ok(Some(began.saturating_add(self.late).saturating_add(due)))
+        Ok(Some(
+            started_at.saturating_add(self.delay).saturating_add(due),
+        ))
     }
 
     /// Makes the next row due at `now` at the earliest, because it was not available before.
     /// Returns the delay this adds.
-    pub fn late(&mut self, now: Duration) -> Result<Duration, PlaybackError> {
-        let by = match self.next_due()? {
+    pub fn postpone_to(&mut self, now: Duration) -> Result<Duration, PlaybackError> {
+        let delay = match self.next_due()? {
             Some(due) => now.saturating_sub(due),
             None => Duration::ZERO,
         };
-        self.hold(by);
-        Ok(by)
+        self.postpone_by(delay);
+        Ok(delay)
     }
 
-    /// Delays all rows that are not taken yet by `by`, the time during which they could not be
+    /// Delays all rows that are not taken yet by `delay`, the time during which they could not be
     /// taken.
-    pub fn hold(&mut self, by: Duration) {
-        self.late = self.late.saturating_add(by);
+    pub fn postpone_by(&mut self, delay: Duration) {
+        self.delay = self.delay.saturating_add(delay);
     }
 
     /// Returns the number of rows taken.
@@ -195,7 +198,7 @@ impl Pacer {
 
     /// Returns the delay of the rows relative to their original times.
     pub fn lateness(&self) -> Duration {
-        self.late
+        self.delay
     }
 }
 
@@ -204,7 +207,7 @@ impl RowClock {
     /// this one, are evenly spaced. Rows must be requested in order.
     fn offset_of(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
         match self {
-            Self::Even {
+            Self::EvenlySpaced {
                 increment,
                 gaps,
                 passed: (passed, lost),

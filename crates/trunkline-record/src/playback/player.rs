@@ -30,10 +30,10 @@ pub struct PlayOptions {
 
 impl Default for PlayOptions {
     fn default() -> Self {
-        let of_queue = ReadOptions::default();
+        let read_defaults = ReadOptions::default();
         Self {
             region_rows: 4096,
-            outstanding_max: of_queue.outstanding_max,
+            outstanding_max: read_defaults.outstanding_max,
             backend: BackendChoice::default(),
             cache_mode: CacheMode::default(),
         }
@@ -43,7 +43,7 @@ impl Default for PlayOptions {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlayProgress {
     /// Number of rows for which reads have been started.
-    pub begun: u64,
+    pub started: u64,
     /// Number of rows in the recording.
     pub total: u64,
     /// True once everything is in the ring.
@@ -60,7 +60,7 @@ pub struct PlayProgress {
 
 /// Opens a file for a given number of reads at a time. Returns the backend, the file's length and
 /// the report.
-type Opens =
+type OpenBackend =
     dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
 
 /// Plays a recording into a ring: reads ahead as far as the ring has room.
@@ -72,10 +72,10 @@ pub struct TdmsPlayback {
     memory: Arc<RegionMemory>,
     recording: Recording,
     options: PlayOptions,
-    opens: Box<Opens>,
+    open_backend: Box<OpenBackend>,
     files: usize,
     source: Source,
-    begun: u64,
+    started: u64,
     bytes_copied: u64,
     report: Option<FileReport>,
 }
@@ -87,7 +87,7 @@ enum Source {
         queue: Box<ReadQueue>,
         extents: std::vec::IntoIter<RowExtent>,
         extent: RowExtent,
-        rows_left: u64,
+        rows_remaining: u64,
     },
     Copied {
         file: Box<TdmsFile<File>>,
@@ -105,28 +105,30 @@ impl TdmsPlayback {
         ring: RegionWriter,
         options: PlayOptions,
     ) -> Result<Self, PlaybackError> {
-        let opens = move |path: &Path, reads_max| {
+        let open_backend = move |path: &Path, reads_max| {
             let file = open_to_read(path, options.backend, options.cache_mode, reads_max)?;
             let opened = file.opened;
             Ok((opened.backend, file.length, Some(opened.report)))
         };
-        Self::new_with(recording, memory, ring, options, Box::new(opens))
+        Self::new_with(recording, memory, ring, options, Box::new(open_backend))
     }
 
-    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates
-    /// the backend for a file and a maximum number of concurrent reads, and returns it with the
-    /// file's length.
+    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `open_backend`
+    /// creates the backend for a file and a maximum number of concurrent reads, and returns it with
+    /// the file's length.
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,
         ring: RegionWriter,
         options: PlayOptions,
-        mut opens: impl FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64)> + Send + 'static,
+        mut open_backend: impl FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64)>
+        + Send
+        + 'static,
     ) -> Result<Self, PlaybackError> {
-        let opens = move |path: &Path, reads_max| {
-            opens(path, reads_max).map(|(backend, length)| (backend, length, None))
+        let open_backend = move |path: &Path, reads_max| {
+            open_backend(path, reads_max).map(|(backend, length)| (backend, length, None))
         };
-        Self::new_with(recording, memory, ring, options, Box::new(opens))
+        Self::new_with(recording, memory, ring, options, Box::new(open_backend))
     }
 
     fn new_with(
@@ -134,7 +136,7 @@ impl TdmsPlayback {
         memory: Arc<RegionMemory>,
         ring: RegionWriter,
         options: PlayOptions,
-        opens: Box<Opens>,
+        open_backend: Box<OpenBackend>,
     ) -> Result<Self, PlaybackError> {
         let (element_bytes, row_bytes) = (ring.element_bytes(), recording.row_bytes());
         if element_bytes != row_bytes {
@@ -148,10 +150,10 @@ impl TdmsPlayback {
             memory,
             recording,
             options,
-            opens,
+            open_backend,
             files: 0,
             source: Source::None,
-            begun: 0,
+            started: 0,
             bytes_copied: 0,
             report: None,
         })
@@ -164,7 +166,7 @@ impl TdmsPlayback {
     /// # Errors
     /// [`PlaybackError`]: no further rows are read. Rows that were already read are still played.
     pub fn fill(&mut self) -> Result<u64, PlaybackError> {
-        let before = self.begun;
+        let before = self.started;
         loop {
             let is_at_end = match &mut self.source {
                 Source::None => true,
@@ -172,7 +174,7 @@ impl TdmsPlayback {
                 Source::Copied { .. } => self.fill_by_copy()?,
             };
             if !is_at_end || !self.open_next()? {
-                return Ok(self.begun - before);
+                return Ok(self.started - before);
             }
         }
     }
@@ -195,9 +197,9 @@ impl TdmsPlayback {
         };
         let total = self.recording.rows();
         PlayProgress {
-            begun: self.begun,
+            started: self.started,
             total,
-            is_finished: self.begun == total && running == 0,
+            is_finished: self.started == total && running == 0,
             bytes_copied: self.bytes_copied + self.bounced(),
             backend: self.report.clone(),
             underruns: self.ring.underruns(),
@@ -244,7 +246,7 @@ impl TdmsPlayback {
             outstanding_max: self.options.outstanding_max,
             ..ReadOptions::default()
         };
-        let opened = (self.opens)(&path, options.reads_max());
+        let opened = (self.open_backend)(&path, options.reads_max());
         let (backend, length, report) = opened.map_err(|source| PlaybackError::File {
             path: path.clone(),
             source,
@@ -265,7 +267,7 @@ impl TdmsPlayback {
                 position: 0,
                 rows: 0,
             },
-            rows_left: rows,
+            rows_remaining: rows,
         };
         Ok(true)
     }
@@ -273,9 +275,9 @@ impl TdmsPlayback {
     /// Returns the number of rows per region, small enough that the device can play some regions
     /// while others are read.
     fn region_rows(&self) -> u64 {
-        let share = self.ring.capacity() / self.options.outstanding_max.get() as u64;
-        let share = share.checked_ilog2().map_or(1, |log| 1 << log);
-        self.options.region_rows.clamp(1, share)
+        let rows_max = self.ring.capacity() / self.options.outstanding_max.get() as u64;
+        let rows_max = rows_max.checked_ilog2().map_or(1, |log| 1 << log);
+        self.options.region_rows.clamp(1, rows_max)
     }
 
     /// Returns true once the whole file has been read.
@@ -288,7 +290,7 @@ impl TdmsPlayback {
             queue,
             extents,
             extent,
-            rows_left,
+            rows_remaining,
         } = &mut self.source
         else {
             return Ok(true);
@@ -297,15 +299,14 @@ impl TdmsPlayback {
         if let Some(failure) = queue.progress().failure {
             return Err(in_queue(failure.into()));
         }
-        while queue.outstanding() < self.options.outstanding_max.get() && *rows_left > 0 {
+        while queue.outstanding() < self.options.outstanding_max.get() && *rows_remaining > 0 {
             if extent.rows == 0 {
                 let Some(next) = extents.next() else { break };
                 *extent = next;
                 continue;
             }
-            let wanted = extent.rows.min(*rows_left);
-            let wanted = wanted.min(region_rows);
-            let region = match self.ring.acquire(wanted) {
+            let rows_max = extent.rows.min(*rows_remaining).min(region_rows);
+            let region = match self.ring.acquire(rows_max) {
                 Ok(region) => region,
                 Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),
                 Err(error) => return Err(error.into()),
@@ -317,11 +318,11 @@ impl TdmsPlayback {
                 .map_err(|refused| in_queue(refused.error))?;
             extent.position += rows * row_bytes;
             extent.rows -= rows;
-            *rows_left -= rows;
-            self.begun += rows;
+            *rows_remaining -= rows;
+            self.started += rows;
         }
         // The next file is opened only when no read of this one is running.
-        let is_over = *rows_left == 0 || extent.rows == 0 && extents.len() == 0;
+        let is_over = *rows_remaining == 0 || extent.rows == 0 && extents.len() == 0;
         Ok(is_over && queue.outstanding() == 0)
     }
 
@@ -334,11 +335,11 @@ impl TdmsPlayback {
             return Ok(true);
         };
         for _ in 0..self.options.outstanding_max.get() {
-            let wanted = (*rows - *row).min(region_rows);
-            if wanted == 0 {
+            let rows_max = (*rows - *row).min(region_rows);
+            if rows_max == 0 {
                 return Ok(true);
             }
-            let mut region = match self.ring.acquire(wanted) {
+            let mut region = match self.ring.acquire(rows_max) {
                 Ok(region) => region,
                 Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),
                 Err(error) => return Err(error.into()),
@@ -359,14 +360,14 @@ impl TdmsPlayback {
                 if read < count {
                     return Err(PlaybackError::OtherFile {
                         path,
-                        what: format!("{} has fewer values than it declares", channel.path),
+                        difference: format!("{} has fewer values than it declares", channel.path),
                     });
                 }
             }
             self.bytes_copied += bytes.len() as u64;
             region.finish();
             *row += count;
-            self.begun += count;
+            self.started += count;
         }
         Ok(false)
     }

@@ -94,12 +94,12 @@ impl Recording {
     /// [`PlaybackError`] names the file and the cause.
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let mut recording = Self::of_first(path, selection)?;
-        let mut before = 0;
+        let mut previous_number = 0;
         for (number, file) in numbered_files(path) {
-            let absent = MissingPart::files_between(path, before, number);
-            before = number;
-            let are_files_missing = absent.is_some();
-            recording.missing.extend(absent);
+            let missing_files = MissingPart::files_between(path, previous_number, number);
+            previous_number = number;
+            let are_files_missing = missing_files.is_some();
+            recording.missing.extend(missing_files);
             recording.add(file, selection, are_files_missing)?;
         }
         Ok(recording)
@@ -111,21 +111,22 @@ impl Recording {
         let group = group(&file, path, selection)?;
         let channel = |name: &Text| ObjectPath::channel(group.clone(), name.clone());
         let times = selection.times.as_ref().map(channel);
-        let mut wanted: Vec<ObjectPath> = selection.channels.iter().map(channel).collect();
-        if wanted.is_empty() {
-            let of_group =
+        let mut paths: Vec<ObjectPath> = selection.channels.iter().map(channel).collect();
+        if paths.is_empty() {
+            let is_in_group =
                 |path: &ObjectPath| path.parent() == Some(ObjectPath::Group(group.clone()));
             let all = file.channels().filter(|channel| {
-                of_group(channel.path()) && channel.data_type().size().is_some_and(|size| size > 0)
+                is_in_group(channel.path())
+                    && channel.data_type().size().is_some_and(|size| size > 0)
             });
             let all = all.map(|channel| channel.path().clone());
             let is_row = |path: &ObjectPath| {
                 Some(path) != times.as_ref() && !selection.left_out.contains(path)
             };
-            wanted = all.filter(is_row).collect();
+            paths = all.filter(is_row).collect();
         }
         let (mut channels, mut row_bytes) = (Vec::new(), 0);
-        for path_of_channel in wanted {
+        for path_of_channel in paths {
             let found = find(&file, path, &path_of_channel)?;
             let is_scaled = selection.is_scaled && has_scale(&found);
             let data_type = match is_scaled {
@@ -146,20 +147,20 @@ impl Recording {
             // The size of a value is at most 16 bytes.
             row_bytes += size as usize;
         }
-        let Some(one) = channels.first() else {
+        let Some(first) = channels.first() else {
             return Err(PlaybackError::NoChannel {
                 path: path.to_owned(),
                 channel: ObjectPath::Group(group),
             });
         };
-        let waveform = find(&file, path, &one.path)?.waveform();
+        let waveform = find(&file, path, &first.path)?.waveform();
         let increment = waveform.map(|waveform| waveform.increment);
         if let Some(times) = &times {
-            let holds = find(&file, path, times)?.data_type();
-            if holds != TdmsType::Time {
+            let data_type = find(&file, path, times)?.data_type();
+            if data_type != TdmsType::Time {
                 return Err(PlaybackError::OtherFile {
                     path: path.to_owned(),
-                    what: format!("{times} holds {holds}, not times"),
+                    difference: format!("{times} holds {data_type}, not times"),
                 });
             }
         }
@@ -198,12 +199,12 @@ impl Recording {
         for channel in &self.channels {
             let found = find(&file, &path, &channel.path)?;
             let is_scaled = selection.is_scaled && has_scale(&found);
-            let holds = plain_type(&found);
-            if is_scaled != channel.is_scaled || !is_scaled && holds != channel.data_type {
+            let data_type = plain_type(&found);
+            if is_scaled != channel.is_scaled || !is_scaled && data_type != channel.data_type {
                 // A file that ended before its first value does not contain the type.
                 if !found.is_empty() {
-                    let what = format!("{} holds {holds}", channel.path);
-                    return Err(PlaybackError::OtherFile { path, what });
+                    let difference = format!("{} holds {data_type}", channel.path);
+                    return Err(PlaybackError::OtherFile { path, difference });
                 }
             }
             rows = rows.min(found.len());
@@ -255,14 +256,14 @@ impl Recording {
         stated: Option<u64>,
         are_files_missing: bool,
     ) -> Result<(), PlaybackError> {
-        let (before, had) = (self.rows(), self.series_rows);
+        let (before, found) = (self.rows(), self.series_rows);
         match stated {
             // A single file, or files that another program wrote one after another.
             None => {}
             Some(stated) if self.files.is_empty() => self.series_rows = stated,
-            Some(stated) if stated == had => {}
-            Some(stated) if stated > had && (are_files_missing || !self.is_whole) => {
-                let (row, lost) = (before, stated - had);
+            Some(stated) if stated == found => {}
+            Some(stated) if stated > found && (are_files_missing || !self.is_whole) => {
+                let (row, lost) = (before, stated - found);
                 self.gaps.push(Gap { row, lost });
                 let (path, rows) = (path.to_owned(), lost);
                 self.missing.push(MissingPart::Rows { path, rows });
@@ -271,7 +272,7 @@ impl Recording {
             Some(stated) => {
                 return Err(PlaybackError::OtherSeries {
                     path: path.to_owned(),
-                    what: format!("it states {stated} rows for them, but they have {had}"),
+                    difference: format!("it states {stated} rows for them, but they have {found}"),
                 });
             }
         }
@@ -382,7 +383,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
 /// Returns the type of a channel's values when they are read without scaling.
 fn plain_type(channel: &Channel<'_, File>) -> TdmsType {
     match channel.scalers() {
-        [one] => one.data_type,
+        [scaler] => scaler.data_type,
         _ => channel.data_type().without_unit(),
     }
 }

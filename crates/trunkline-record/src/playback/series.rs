@@ -34,6 +34,6 @@ pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
 fn number_of(first: &Path, name: &OsStr) -> Option<u32> {
     let stem = Path::new(name).file_stem()?.to_string_lossy();
     let number = stem.rsplit_once('_')?.1.parse().ok()?;
-    let is_of_it = number >= 2 && series_file(first, number).file_name() == Some(name);
-    is_of_it.then_some(number)
+    let is_member = number >= 2 && series_file(first, number).file_name() == Some(name);
+    is_member.then_some(number)
 }

@@ -55,13 +55,13 @@ impl RecordedTimes {
             self.row += 1;
         }
         if self.offsets.is_empty() {
-            self.read_on()?;
+            self.read_more()?;
         }
         let last = self.last.map_or(0, |(_, offset)| offset);
         Ok(self.offsets.front().copied().unwrap_or(last) as f64)
     }
 
-    fn read_on(&mut self) -> Result<(), PlaybackError> {
+    fn read_more(&mut self) -> Result<(), PlaybackError> {
         let mut times = [TdmsTime::default(); READ_ROWS];
         while self.offsets.is_empty() {
             let Some((path, file, rows)) = &self.open else {
@@ -72,8 +72,10 @@ impl RecordedTimes {
                 self.read = 0;
                 continue;
             };
-            let left = usize::try_from(rows - self.read).unwrap_or(usize::MAX);
-            let wanted = times.get_mut(..left.min(READ_ROWS)).unwrap_or_default();
+            let remaining = usize::try_from(rows - self.read).unwrap_or(usize::MAX);
+            let wanted = times
+                .get_mut(..remaining.min(READ_ROWS))
+                .unwrap_or_default();
             let channel = find(file, path, &self.channel)?;
             let count = channel.read_into(self.read, wanted);
             let count = count.map_err(|source| PlaybackError::read(path.clone(), source))?;
@@ -90,7 +92,7 @@ impl RecordedTimes {
                 let offset = match self.last {
                     None => 0,
                     Some((_, offset)) if is_skipped => offset,
-                    Some((last, offset)) => offset.saturating_add(between(last, *time)),
+                    Some((last, offset)) => offset.saturating_add(nanoseconds_between(last, *time)),
                 };
                 self.last = Some((*time, offset));
                 self.offsets.push_back(offset);
@@ -101,7 +103,7 @@ impl RecordedTimes {
 }
 
 /// Returns the nanoseconds between two times; 0 if the clock was set back.
-fn between(last: TdmsTime, next: TdmsTime) -> i64 {
+fn nanoseconds_between(last: TdmsTime, next: TdmsTime) -> i64 {
     let step = next.unix_nanos() - last.unix_nanos();
     i64::try_from(step.max(0)).unwrap_or(i64::MAX)
 }

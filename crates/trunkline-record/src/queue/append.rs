@@ -10,13 +10,13 @@ use super::{WritePath, WriteQueue};
 use crate::backend::Wait;
 use crate::error::{QueueError, Refused};
 
-/// Limits of a segment: the number of regions, the number of bytes (a single region may be longer),
-/// and the age after which it accepts no more regions.
-///
-/// Rows become visible once the header is in the file. With 4 MiB per segment, a header of one
-/// block costs one part in a thousand.
+/// Maximum number of regions in a segment.
 const SEGMENT_REGIONS_MAX: u64 = 64;
+/// Maximum size of a segment in bytes; a single region may be longer. At this size, a header of one
+/// block costs one part in a thousand.
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
+/// Age after which a segment accepts no more regions. Rows become visible once the header is in the
+/// file.
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 
 /// Data of copied regions, collected in the staging memory of the next segment so that it is copied
@@ -36,9 +36,9 @@ impl WriteQueue {
         }
         self.poll()?;
         let since = self.now();
-        let until = since.saturating_add(self.options.wait);
+        let deadline = since.saturating_add(self.options.wait);
         while self.outstanding() == self.outstanding.max {
-            if !self.step(Wait::Until(until))? && self.now() >= until {
+            if !self.step(Wait::Until(deadline))? && self.now() >= deadline {
                 return Err(QueueError::Busy {
                     outstanding: self.outstanding(),
                     waited: self.options.wait,
@@ -116,13 +116,13 @@ impl WriteQueue {
         };
         let bytes = region.bytes().len() as u64;
         // No part of the header is being written while the segment is open.
-        let begin = segment.position + segment.header_bytes as u64;
+        let body_position = segment.position + segment.header_bytes as u64;
         self.outstanding.failure.is_none()
             && self.is_aligned(region)
             && bytes.is_multiple_of(self.block_bytes() as u64)
-            && segment.last - segment.first < SEGMENT_REGIONS_MAX
-            && segment.end - begin + bytes <= SEGMENT_BYTES_MAX
-            && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
+            && segment.chunks_end - segment.first_chunk < SEGMENT_REGIONS_MAX
+            && segment.end - body_position + bytes <= SEGMENT_BYTES_MAX
+            && self.now().saturating_sub(segment.begun_at) < SEGMENT_AGE_MAX
     }
 
     /// Adds a region to the last segment. [`may_extend`](Self::may_extend) must have returned true,
@@ -139,8 +139,8 @@ impl WriteQueue {
     pub(crate) fn is_to_be_copied(&self, region: &ReadRegion) -> bool {
         let bytes = region.bytes().len();
         self.options.copying.is_some_and(|copying| {
-            let has_to_be = bytes < copying.below_bytes || !self.is_aligned(region);
-            has_to_be && bytes <= copying.segment_bytes
+            let needs_copy = bytes < copying.below_bytes || !self.is_aligned(region);
+            needs_copy && bytes <= copying.segment_bytes
         })
     }
 
@@ -204,7 +204,7 @@ impl WriteQueue {
 
     /// Reserves space for a segment with a body of `body` bytes and any header.
     pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
-        let most = body.saturating_add(self.outstanding.copy_at);
+        let most = body.saturating_add(self.outstanding.copy_offset);
         self.reserve(self.position().saturating_add(most as u64))
     }
 

@@ -11,9 +11,9 @@ use crate::error::{FailedStep, QueueError, os_error};
 #[derive(Debug, Default)]
 pub(super) struct Syncing {
     pub(super) durable: u64,
-    /// The position up to which the running syncs make the data durable, and the number of these
-    /// syncs.
-    to: Option<u64>,
+    /// The position up to which the running syncs make the data durable.
+    target: Option<u64>,
+    /// Number of running syncs.
     running: u8,
     /// True if a sync has failed: the success of a later one would prove nothing.
     pub(super) has_failed: bool,
@@ -23,11 +23,11 @@ impl Syncing {
     pub(super) fn complete_one(&mut self, is_removed: bool) {
         self.running = self.running.saturating_sub(1);
         if self.running == 0
-            && let Some(to) = self.to.take()
+            && let Some(target) = self.target.take()
             && !self.has_failed
             && !is_removed
         {
-            self.durable = self.durable.max(to);
+            self.durable = self.durable.max(target);
         }
     }
 }
@@ -41,7 +41,7 @@ impl WriteQueue {
         if self.syncing.has_failed || self.is_removed() {
             self.check_failure()?;
         }
-        if self.syncing.to.is_some() || self.syncing.durable == self.in_file() {
+        if self.syncing.target.is_some() || self.syncing.durable == self.in_file() {
             return Ok(false);
         }
         self.sync_both()?;
@@ -53,12 +53,12 @@ impl WriteQueue {
         let in_file = self.in_file();
         self.backend.submit_sync(SYNC)?;
         self.running += 1;
-        self.syncing.to = Some(in_file);
+        self.syncing.target = Some(in_file);
         self.syncing.running = 1;
         match &mut self.sums {
             None => {}
             // Without its checksums, no more data counts as durable.
-            Some(sums) if sums.is_failed() => self.syncing.to = Some(self.syncing.durable),
+            Some(sums) if sums.is_failed() => self.syncing.target = Some(self.syncing.durable),
             Some(sums) => match sums.begin_sync() {
                 Ok(()) => self.syncing.running = 2,
                 Err(error) => {
@@ -77,7 +77,7 @@ impl WriteQueue {
 
     /// Waits until everything appended has the given durability.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), QueueError> {
-        let until = self.now().saturating_add(wait);
+        let deadline = self.now().saturating_add(wait);
         loop {
             let is_written = self.is_all_done();
             if is_written {
@@ -91,11 +91,11 @@ impl WriteQueue {
                 }
                 // This processes completions first, possibly the one of the last sync.
                 self.begin_sync()?;
-                if self.syncing.to.is_none() {
+                if self.syncing.target.is_none() {
                     continue;
                 }
             }
-            if !self.step(Wait::Until(until))? && self.now() >= until {
+            if !self.step(Wait::Until(deadline))? && self.now() >= deadline {
                 return Err(QueueError::NotDone {
                     outstanding: self.outstanding(),
                     waited: wait,
@@ -112,12 +112,12 @@ impl WriteQueue {
     /// # Errors
     /// [`QueueError::NotDone`], after which the call may be repeated; [`QueueError::Backend`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, QueueError> {
-        let until = self.now().saturating_add(wait);
+        let deadline = self.now().saturating_add(wait);
         match self.flush(Durability::InFile, wait) {
             Ok(()) | Err(QueueError::Failed(_)) => {}
             Err(error) => return Err(error),
         }
-        self.wait_for_sync(until, wait)?;
+        self.wait_for_sync(deadline, wait)?;
         if !self.is_closed {
             // Truncate before the sync, so that the sync also covers the length.
             self.check_names();
@@ -129,7 +129,7 @@ impl WriteQueue {
             }
             self.is_closed = true;
         }
-        self.wait_for_sync(until, wait)?;
+        self.wait_for_sync(deadline, wait)?;
         self.check_names();
         Ok(Closed {
             length: self.in_file(),
@@ -154,9 +154,9 @@ impl WriteQueue {
         }
     }
 
-    fn wait_for_sync(&mut self, until: Duration, waited: Duration) -> Result<(), QueueError> {
-        while self.syncing.to.is_some() {
-            if !self.step(Wait::Until(until))? && self.now() >= until {
+    fn wait_for_sync(&mut self, deadline: Duration, waited: Duration) -> Result<(), QueueError> {
+        while self.syncing.target.is_some() {
+            if !self.step(Wait::Until(deadline))? && self.now() >= deadline {
                 return Err(QueueError::NotDone {
                     outstanding: 0,
                     waited,

@@ -56,8 +56,9 @@ pub struct WriteQueue {
     counts: Counts,
     /// Number of writes and syncs that are running in the backend.
     running: usize,
-    /// The files' locations if their names no longer refer to them.
+    /// The file's location if its name no longer refers to it.
     moved_file: Option<MovedFile>,
+    /// The same for the checksum file.
     moved_sums_file: Option<MovedFile>,
     is_closed: bool,
     /// The system error number if closing could not truncate the file.

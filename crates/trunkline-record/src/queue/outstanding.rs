@@ -34,9 +34,10 @@ pub(super) struct Outstanding {
     pub(super) max: usize,
     chunks: VecDeque<Chunk>,
     segments: VecDeque<Segment>,
-    /// The numbers of the oldest chunk and of the oldest segment.
+    /// Number of the oldest chunk.
     oldest_chunk: u64,
-    oldest: u64,
+    /// Number of the oldest segment.
+    oldest_segment: u64,
     next_placeholder: PartState,
     /// One slot per segment, for its header, its unaligned end, and copied data.
     staging: Staging,
@@ -45,16 +46,18 @@ pub(super) struct Outstanding {
     placeholder: Staging,
     pub(super) placeholder_bytes: usize,
     pub(super) block_bytes: usize,
-    /// Offsets of the unaligned end and of copied data within a slot of staging.
-    tail_at: usize,
-    pub(super) copy_at: usize,
+    /// Offset of the unaligned end within a slot of staging.
+    tail_offset: usize,
+    /// Offset of copied data within a slot of staging.
+    pub(super) copy_offset: usize,
     /// The position of the next segment.
     pub(super) position: u64,
     /// The end of the last segment in the file.
     pub(super) written: u64,
-    /// The first chunk and the first segment that will not be in the file.
+    /// The first chunk that will not be in the file.
     failed_chunk: u64,
-    failed_from: u64,
+    /// The first segment that will not be in the file.
+    failed_segment: u64,
     /// The failure that ended the file. Its `written` is set when the failure is reported.
     pub(super) failure: Option<Failure>,
     /// Regions to be returned to the caller.
@@ -74,8 +77,8 @@ impl Outstanding {
         let max = options.outstanding_max.get();
         // A slot holds the header, then a chunk's unaligned end and the padding of its block, then
         // copied data and the padding of its block.
-        let tail_at = options.header_bytes_max.next_multiple_of(block_bytes);
-        let copy_at = tail_at + 2 * block_bytes;
+        let tail_offset = options.header_bytes_max.next_multiple_of(block_bytes);
+        let copy_offset = tail_offset + 2 * block_bytes;
         let copy_bytes = match options.copy_bytes_max() {
             0 => 0,
             bytes => bytes.saturating_add(2 * block_bytes),
@@ -89,19 +92,19 @@ impl Outstanding {
             chunks: VecDeque::with_capacity(max),
             segments: VecDeque::with_capacity(max),
             oldest_chunk: 0,
-            oldest: 0,
+            oldest_segment: 0,
             // The first segment begins the file.
             next_placeholder: PartState::waiting(0, placeholder.slot(0).part(0, placeholder_bytes)),
-            staging: Staging::new(max, copy_at.saturating_add(copy_bytes)),
+            staging: Staging::new(max, copy_offset.saturating_add(copy_bytes)),
             placeholder,
             placeholder_bytes,
             block_bytes,
-            tail_at,
-            copy_at,
+            tail_offset,
+            copy_offset,
             position: 0,
             written: 0,
             failed_chunk: u64::MAX,
-            failed_from: u64::MAX,
+            failed_segment: u64::MAX,
             failure: None,
             returned: VecDeque::with_capacity(max),
         }
@@ -124,7 +127,7 @@ impl Outstanding {
     }
 
     pub(super) fn next(&self) -> u64 {
-        self.oldest + self.segments.len() as u64
+        self.oldest_segment + self.segments.len() as u64
     }
 
     fn next_chunk(&self) -> u64 {
@@ -143,12 +146,13 @@ impl Outstanding {
     }
 
     fn segment(&self, number: u64) -> Option<&Segment> {
-        self.segments.get(number.checked_sub(self.oldest)? as usize)
+        self.segments
+            .get(number.checked_sub(self.oldest_segment)? as usize)
     }
 
     fn segment_mut(&mut self, number: u64) -> Option<&mut Segment> {
-        let at = number.checked_sub(self.oldest)?;
-        self.segments.get_mut(at as usize)
+        let index = number.checked_sub(self.oldest_segment)?;
+        self.segments.get_mut(index as usize)
     }
 
     fn placeholder(&self, number: u64) -> &PartState {
@@ -162,8 +166,8 @@ impl Outstanding {
             Part::Placeholder(number) => Some(&mut self.segment_mut(number)?.placeholder),
             Part::Header(number) => Some(&mut self.segment_mut(number)?.header),
             Part::Body(number) | Part::Tail(number) => {
-                let at = number.checked_sub(self.oldest_chunk)?;
-                let chunk = self.chunks.get_mut(at as usize)?;
+                let index = number.checked_sub(self.oldest_chunk)?;
+                let chunk = self.chunks.get_mut(index as usize)?;
                 Some(match part {
                     Part::Body(_) => &mut chunk.body,
                     _ => &mut chunk.tail,
@@ -172,10 +176,14 @@ impl Outstanding {
         }
     }
 
-    /// Copies `bytes` to offset `at` of the copied data of the next segment. They must fit.
-    pub(super) fn copy(&mut self, at: usize, bytes: &[u8]) {
+    /// Copies `bytes` to `offset` in the copied data of the next segment. They must fit.
+    pub(super) fn copy(&mut self, offset: usize, bytes: &[u8]) {
         let slot = self.slot(self.next());
-        put(self.staging.bytes_mut(slot), self.copy_at + at, bytes);
+        put(
+            self.staging.bytes_mut(slot),
+            self.copy_offset + offset,
+            bytes,
+        );
     }
 
     /// Closes the last segment and begins another, whose header describes it up to `end`. The
@@ -184,25 +192,25 @@ impl Outstanding {
         &mut self,
         header: &[u8],
         end: u64,
-        since: Duration,
+        begun_at: Duration,
         body_sum: Option<BodySum>,
     ) {
         self.close_segment();
-        let (position, first) = (self.position, self.next_chunk());
+        let (position, first_chunk) = (self.position, self.next_chunk());
         let slot = self.slot(self.next());
         put(self.staging.bytes_mut(slot), 0, header);
         self.position += header.len() as u64;
         self.segments.push_back(Segment {
             position,
             end: self.position,
-            first,
-            last: first,
+            first_chunk,
+            chunks_end: first_chunk,
             described_end: end,
             placeholder: std::mem::take(&mut self.next_placeholder),
             header: PartState::waiting(position, self.staging.slot(slot).part(0, header.len())),
             header_bytes: header.len(),
             is_open: true,
-            since,
+            begun_at,
             body_sum,
             sum: None,
         });
@@ -216,7 +224,7 @@ impl Outstanding {
         let Some(segment) = self.segments.back_mut() else {
             return;
         };
-        let (tail_at, copy_at) = (self.tail_at, self.copy_at);
+        let (tail_offset, copy_offset) = (self.tail_offset, self.copy_offset);
         let span = self.staging.slot(slot);
         let staged = self.staging.bytes_mut(slot);
         let (values, memory, tail_bytes) = match &body {
@@ -224,23 +232,23 @@ impl Outstanding {
                 let values = region.bytes();
                 let bytes = values.len() / self.block_bytes * self.block_bytes;
                 let (blocks, tail) = values.split_at(bytes);
-                put(staged, tail_at, tail);
-                put(staged, tail_at + tail.len(), padding);
+                put(staged, tail_offset, tail);
+                put(staged, tail_offset + tail.len(), padding);
                 let start = NonNull::from(blocks).cast();
                 (values, Span { start, bytes }, tail.len() + padding.len())
             }
             Body::Copied(count) => {
-                put(staged, copy_at + count, padding);
-                let memory = span.part(copy_at, count + padding.len());
-                (&staged[copy_at..copy_at + count], memory, 0)
+                put(staged, copy_offset + count, padding);
+                let memory = span.part(copy_offset, count + padding.len());
+                (&staged[copy_offset..copy_offset + count], memory, 0)
             }
         };
         let (position, sum_before) = (segment.end, segment.body_sum);
         segment.body_sum = sum_before.map(|sum| sum.with(values).with(padding));
         let tail_position = position + memory.bytes as u64;
-        let tail = span.part(tail_at, tail_bytes);
+        let tail = span.part(tail_offset, tail_bytes);
         segment.end = tail_position + tail_bytes as u64;
-        segment.last += 1;
+        segment.chunks_end += 1;
         self.position = segment.end;
         // Staging has room for one unaligned end and for one copy per segment.
         let is_last = tail_bytes > 0 || matches!(body, Body::Copied(_));
@@ -295,15 +303,15 @@ impl Outstanding {
         });
         // Placeholders are written in order, so that a file never begins with zeros.
         let placeholder = || {
-            (self.oldest..=self.next())
+            (self.oldest_segment..=self.next())
                 .find(|number| !self.placeholder(*number).is_written())
                 .filter(|number| {
-                    *number < self.failed_from && self.placeholder(*number).is_waiting()
+                    *number < self.failed_segment && self.placeholder(*number).is_waiting()
                 })
                 .map(Part::Placeholder)
         };
         let header = || {
-            (self.oldest..self.failed_from)
+            (self.oldest_segment..self.failed_segment)
                 .zip(&self.segments)
                 .find(|(number, segment)| self.is_header_due(*number, segment))
                 .map(|(number, _)| Part::Header(number))
@@ -317,16 +325,19 @@ impl Outstanding {
     fn is_header_due(&self, number: u64, segment: &Segment) -> bool {
         let next = number + 1;
         !segment.is_open
-            && segment.last <= self.oldest_chunk
+            && segment.chunks_end <= self.oldest_chunk
             && segment.header.is_waiting()
             && segment.placeholder.is_written()
-            && (next >= self.failed_from || self.placeholder(next).is_written())
+            && (next >= self.failed_segment || self.placeholder(next).is_written())
     }
 
     /// Updates a header to include the chunks that were added since it was built.
     fn complete_header(&mut self, number: u64) {
         let slot = self.slot(number);
-        let Some(segment) = self.segments.get_mut((number - self.oldest) as usize) else {
+        let Some(segment) = self
+            .segments
+            .get_mut((number - self.oldest_segment) as usize)
+        else {
             return;
         };
         let header = &mut self.staging.bytes_mut(slot)[..segment.header_bytes];
@@ -372,11 +383,11 @@ impl Outstanding {
             self.close_segment();
         }
         while let Some(segment) = self.segments.front() {
-            let is_failed = self.oldest >= self.failed_from;
+            let is_failed = self.oldest_segment >= self.failed_segment;
             let is_running = segment.header.is_running
-                || segment.last > self.oldest_chunk
+                || segment.chunks_end > self.oldest_chunk
                 || segment.placeholder.is_running
-                || self.placeholder(self.oldest + 1).is_running;
+                || self.placeholder(self.oldest_segment + 1).is_running;
             if is_running || !is_failed && !segment.header.is_written() {
                 return;
             }
@@ -390,7 +401,7 @@ impl Outstanding {
                 self.written = segment.end;
             }
             self.segments.pop_front();
-            self.oldest += 1;
+            self.oldest_segment += 1;
         }
     }
 
@@ -401,7 +412,7 @@ impl Outstanding {
                 let mut position = self.position;
                 if let Some(segment) = self.segment(number) {
                     position = segment.position;
-                    self.failed_chunk = self.failed_chunk.min(segment.first);
+                    self.failed_chunk = self.failed_chunk.min(segment.first_chunk);
                 }
                 self.fail_from(number, FailedStep::Header, position, error);
             }
@@ -417,23 +428,24 @@ impl Outstanding {
         let Some(chunk) = self.chunks.get((number - self.oldest_chunk) as usize) else {
             return;
         };
-        let (of, position, sum_before) = (chunk.segment, chunk.position, chunk.sum_before);
-        let Some(segment) = self.segment_mut(of) else {
+        let (segment_number, position, sum_before) =
+            (chunk.segment, chunk.position, chunk.sum_before);
+        let Some(segment) = self.segment_mut(segment_number) else {
             return;
         };
         segment.is_open = false;
-        let (failed_from, position) = match number > segment.first {
+        let (end_segment, position) = match number > segment.first_chunk {
             true => {
-                segment.last = number;
+                segment.chunks_end = number;
                 segment.end = position;
                 segment.body_sum = sum_before;
-                (of + 1, position)
+                (segment_number + 1, position)
             }
-            false => (of, segment.position),
+            false => (segment_number, segment.position),
         };
         // An earlier failure, if there was one, concerns later data.
-        self.failed_from = u64::MAX;
-        self.fail_from(failed_from, FailedStep::Body, position, error);
+        self.failed_segment = u64::MAX;
+        self.fail_from(end_segment, FailedStep::Body, position, error);
     }
 
     /// Records that the file ends at `position`, before segment `number`.
@@ -444,10 +456,10 @@ impl Outstanding {
         position: u64,
         error: &io::Error,
     ) {
-        if number >= self.failed_from {
+        if number >= self.failed_segment {
             return;
         }
-        self.failed_from = number;
+        self.failed_segment = number;
         self.failure = Some(Failure {
             step,
             position,
@@ -457,9 +469,9 @@ impl Outstanding {
     }
 }
 
-/// Copies `bytes` into `room` at offset `at`, where they must fit.
-fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
-        room.copy_from_slice(bytes);
+/// Copies `bytes` into `buffer` at `offset`, where they must fit.
+fn put(buffer: &mut [u8], offset: usize, bytes: &[u8]) {
+    if let Some(target) = buffer.get_mut(offset..offset.saturating_add(bytes.len())) {
+        target.copy_from_slice(bytes);
     }
 }

@@ -50,13 +50,13 @@ pub(super) struct PartState {
     pub(super) position: u64,
     pub(super) memory: Span,
     pub(super) is_running: bool,
-    /// The number of tries since the last one that made progress.
-    tries: u8,
+    /// The number of retries since a write last made progress.
+    retries: u8,
 }
 
 /// Maximum number of times that a write is retried because the system postponed it or it made no
 /// progress.
-const TRIES_MAX: u8 = 100;
+const RETRIES_MAX: u8 = 100;
 
 impl Default for PartState {
     fn default() -> Self {
@@ -74,7 +74,7 @@ impl PartState {
             position,
             memory,
             is_running: false,
-            tries: 0,
+            retries: 0,
         }
     }
 
@@ -94,24 +94,24 @@ impl PartState {
             Ok(bytes) if bytes >= self.memory.bytes => self.memory.bytes,
             // The next write must begin on a block boundary.
             Ok(bytes) => bytes / block_bytes * block_bytes,
-            Err(error) if is_transient(&error) => return self.try_again(error),
+            Err(error) if is_transient(&error) => return self.count_retry(error),
             Err(error) => return Err(error),
         };
         if bytes == 0 {
-            return self.try_again(Errno::IO.into());
+            return self.count_retry(Errno::IO.into());
         }
-        self.tries = 0;
+        self.retries = 0;
         self.position += bytes as u64;
         self.memory = self.memory.after(bytes);
         Ok(())
     }
 
-    /// Returns the error if the write has been retried [`TRIES_MAX`] times.
-    fn try_again(&mut self, error: io::Error) -> io::Result<()> {
-        if self.tries == TRIES_MAX {
+    /// Returns the error if the write has been retried [`RETRIES_MAX`] times.
+    fn count_retry(&mut self, error: io::Error) -> io::Result<()> {
+        if self.retries == RETRIES_MAX {
             return Err(error);
         }
-        self.tries += 1;
+        self.retries += 1;
         Ok(())
     }
 }
@@ -142,9 +142,10 @@ impl Chunk {
 pub(super) struct Segment {
     pub(super) position: u64,
     pub(super) end: u64,
-    /// The numbers of its chunks: the first, and one past the last.
-    pub(super) first: u64,
-    pub(super) last: u64,
+    /// Number of its first chunk.
+    pub(super) first_chunk: u64,
+    /// One past the number of its last chunk.
+    pub(super) chunks_end: u64,
     /// The end that its header describes: that of one chunk, until the header is completed.
     pub(super) described_end: u64,
     pub(super) placeholder: PartState,
@@ -152,7 +153,7 @@ pub(super) struct Segment {
     pub(super) header_bytes: usize,
     /// True while further chunks may be added.
     pub(super) is_open: bool,
-    pub(super) since: Duration,
+    pub(super) begun_at: Duration,
     /// With checksums: the sum of everything after the header.
     pub(super) body_sum: Option<BodySum>,
     /// The sum of the whole segment, set when its header is completed.
@@ -177,7 +178,7 @@ mod tests {
             sut.take(postponed(), 1).unwrap();
             sut.take(Ok(1), 1).unwrap();
         }
-        for _ in 0..TRIES_MAX / 2 {
+        for _ in 0..RETRIES_MAX / 2 {
             sut.take(Ok(0), 1).unwrap();
             sut.take(postponed(), 1).unwrap();
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::RoomAlarm;
 
 /// Interval between queries of the file system.
-const QUERY_EVERY: Duration = Duration::from_secs(1);
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of the free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -60,16 +60,17 @@ impl RoomWatch {
 
     /// Returns true if the next query is due.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
-        let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= QUERY_EVERY;
+        let due =
+            |(last_query, _): (Duration, u64)| now.saturating_sub(last_query) >= QUERY_INTERVAL;
         self.last.is_none_or(due)
     }
 
     /// Records a query's result: `bytes` were free after `accepted` bytes had been appended to the
     /// file.
     pub(crate) fn record(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
-        if let Some((then, before)) = self.last {
-            let nanoseconds = now.saturating_sub(then).as_nanos().max(1);
-            let written = u128::from(accepted.saturating_sub(before));
+        if let Some((last_query, last_length)) = self.last {
+            let nanoseconds = now.saturating_sub(last_query).as_nanos().max(1);
+            let written = u128::from(accepted.saturating_sub(last_length));
             let rate = u64::try_from(written * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX);
             self.rate = match self.rate {
                 0 => rate,
@@ -105,8 +106,8 @@ impl RoomWatch {
                 self.alarm.time.saturating_add(self.alarm.time / 4),
             ),
         };
-        let is_low = self.room.bytes.is_some_and(|left| left < bytes)
-            || self.room.full_in.is_some_and(|left| left < time);
+        let is_low = self.room.bytes.is_some_and(|free| free < bytes)
+            || self.room.full_in.is_some_and(|remaining| remaining < time);
         self.room.state = match (self.is_full, is_low) {
             (true, _) => RoomState::Full,
             (false, true) => RoomState::Low,

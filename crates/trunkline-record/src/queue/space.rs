@@ -7,8 +7,8 @@ use super::{QueueOptions, Reservation, RoomWatch};
 use crate::backend::Backend;
 use crate::error::QueueError;
 
-/// At most this fraction (1/8) of a disk's free space is reserved at a time.
-const ROOM_SHARE: u64 = 8;
+/// At most 1/8 of a disk's free space is reserved at a time.
+const ROOM_DIVISOR: u64 = 8;
 
 /// The disk space of a file.
 #[derive(Debug)]
@@ -82,8 +82,8 @@ impl Space {
             return Err(io::ErrorKind::StorageFull.into());
         }
         // No other program can use reserved space, so only part of a nearly full disk is reserved.
-        let ahead = self.reserve_bytes.min(room / ROOM_SHARE);
-        let bytes = ahead.max(needed);
+        let spare_bytes = self.reserve_bytes.min(room / ROOM_DIVISOR);
+        let bytes = spare_bytes.max(needed);
         backend.reserve(self.reserved_to, bytes)?;
         self.reserved_to = self.reserved_to.saturating_add(bytes);
         Ok(())
@@ -108,12 +108,12 @@ impl Space {
 
     /// Queries the free space of the file system. Data up to `position` has been appended.
     pub(super) fn query_room(&mut self, backend: &dyn Backend, position: u64) {
-        let ahead = match self.reservation {
+        let reserved_bytes = match self.reservation {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),
             _ => 0,
         };
-        let left = backend.room().ok();
-        let left = left.map(|left| left.saturating_add(ahead));
-        self.room.record(backend.now(), left, position);
+        let free_bytes = backend.room().ok();
+        let free_bytes = free_bytes.map(|free_bytes| free_bytes.saturating_add(reserved_bytes));
+        self.room.record(backend.now(), free_bytes, position);
     }
 }

@@ -32,14 +32,16 @@ pub(super) struct SumsFile {
     id: SumsId,
     collecting: usize,
     collected: usize,
-    /// Positions in the data file up to which entries were collected, are being written, and are in
-    /// the file.
+    /// Position in the data file up to which entries were collected.
     collected_to: u64,
+    /// Position in the data file up to which entries are being written.
     running_to: u64,
+    /// Position in the data file up to which entries are in this file.
     written_to: u64,
     running: Option<PartState>,
-    /// The position of the next batch, and the end of the last one in the file.
+    /// The position of the next batch.
     position: u64,
+    /// The end of the last batch in the file.
     written_end: u64,
     reserved_to: u64,
     is_failed: bool,
@@ -58,16 +60,16 @@ impl SumsFile {
         // SAFETY: `self` keeps the memory until the backend, its first field, has been dropped. A
         // failure to register is ignored, because writes from this memory are few and small.
         let _ = unsafe { backend.register(&[staging.span()]) };
-        let begin = id.begin();
-        if let Some(room) = staging.bytes_mut(0).first_chunk_mut() {
-            *room = begin;
+        let header = id.begin();
+        if let Some(space) = staging.bytes_mut(0).first_chunk_mut() {
+            *space = header;
         }
         Self {
             backend,
             staging,
             id,
             collecting: 0,
-            collected: begin.len(),
+            collected: header.len(),
             collected_to: 0,
             running_to: 0,
             written_to: 0,
@@ -124,12 +126,12 @@ impl SumsFile {
         if self.is_failed {
             return true;
         }
-        let (at, entry) = (self.collected, sum.entry(self.id));
+        let (offset, entry) = (self.collected, sum.entry(self.id));
         let batch = self.staging.bytes_mut(self.collecting);
-        let Some(room) = batch.get_mut(at..at + SUMS_ENTRY_BYTES) else {
+        let Some(space) = batch.get_mut(offset..offset + SUMS_ENTRY_BYTES) else {
             return false;
         };
-        room.copy_from_slice(&entry);
+        space.copy_from_slice(&entry);
         self.collected += SUMS_ENTRY_BYTES;
         self.collected_to = sum.position + sum.bytes;
         true

@@ -67,10 +67,10 @@ pub enum ReadQueueError {
         length: u64,
     },
     #[error(
-        "the region holds {bytes} bytes, but only {left} bytes are left to read; acquire a smaller \
+        "the region holds {bytes} bytes, but only {remaining} bytes are left to read; acquire a smaller \
          region"
     )]
-    TooLong { bytes: u64, left: u64 },
+    TooLong { bytes: u64, remaining: u64 },
     /// The ring has no region to read into and never will.
     #[error(transparent)]
     Ring(#[from] NoRegion),

@@ -62,7 +62,7 @@ impl ReadOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadProgress {
     /// Number of bytes for which reads have been started.
-    pub begun: u64,
+    pub started: u64,
     /// Number of bytes in the ring, up to the first outstanding read.
     pub read: u64,
     pub total: u64,
@@ -96,13 +96,13 @@ pub struct ReadQueue {
     oldest: u64,
     next: u64,
     position: u64,
-    begun: u64,
+    started: u64,
     read: u64,
     /// Number of bytes of a partial element at the end.
     tail: u64,
     failure: Option<ReadFailure>,
     /// The first read that failed.
-    failed_from: u64,
+    first_failed: u64,
     bytes_copied: u64,
 }
 
@@ -117,9 +117,9 @@ impl ReadQueue {
         options: ReadOptions,
         memories: Vec<Arc<RegionMemory>>,
     ) -> Result<Self, ReadQueueError> {
-        let there = length.saturating_sub(options.from);
-        let total = options.total.unwrap_or(there);
-        if total > there {
+        let available = length.saturating_sub(options.from);
+        let total = options.total.unwrap_or(available);
+        if total > available {
             return Err(ReadQueueError::BeyondEnd {
                 position: options.from,
                 bytes: total,
@@ -150,11 +150,11 @@ impl ReadQueue {
             oldest: 0,
             next: 0,
             position: options.from,
-            begun: 0,
+            started: 0,
             read: 0,
             tail: 0,
             failure: None,
-            failed_from: u64::MAX,
+            first_failed: u64::MAX,
             bytes_copied: 0,
         })
     }
@@ -186,8 +186,8 @@ impl ReadQueue {
     }
 
     /// Returns the number of bytes for which no read has been started.
-    pub fn left(&self) -> u64 {
-        self.total - self.begun
+    pub fn remaining(&self) -> u64 {
+        self.total - self.started
     }
 
     pub fn outstanding(&self) -> usize {
@@ -197,7 +197,7 @@ impl ReadQueue {
 
     pub fn progress(&self) -> ReadProgress {
         ReadProgress {
-            begun: self.begun,
+            started: self.started,
             read: self.read,
             total: self.total,
             outstanding: self.outstanding(),
@@ -211,9 +211,9 @@ impl ReadQueue {
     pub fn make_room(&mut self) -> Result<(), ReadQueueError> {
         self.poll()?;
         let waited = self.options.wait;
-        let until = self.backend.now().saturating_add(waited);
+        let deadline = self.backend.now().saturating_add(waited);
         while self.outstanding() == self.slots.len() {
-            if !self.step(Wait::Until(until))? && self.backend.now() >= until {
+            if !self.step(Wait::Until(deadline))? && self.backend.now() >= deadline {
                 let outstanding = self.outstanding();
                 return Err(ReadQueueError::Busy {
                     outstanding,
@@ -221,7 +221,7 @@ impl ReadQueue {
                 });
             }
         }
-        self.not_failed()
+        self.check_failure()
     }
 
     /// Reads the next bytes of the file into a region, which is finished once it is filled. Returns
@@ -240,16 +240,16 @@ impl ReadQueue {
         self.slots[index] = slot;
         self.next += 1;
         self.position += bytes;
-        self.begun += bytes;
+        self.started += bytes;
         self.tail = 0;
         self.advance(number);
         Ok(())
     }
 
     fn check(&self, region: &WriteRegion) -> Result<(), ReadQueueError> {
-        let (bytes, left) = (region.byte_len() as u64, self.left());
-        if bytes > left {
-            return Err(ReadQueueError::TooLong { bytes, left });
+        let (bytes, remaining) = (region.byte_len() as u64, self.remaining());
+        if bytes > remaining {
+            return Err(ReadQueueError::TooLong { bytes, remaining });
         }
         if bytes > self.length.saturating_sub(self.position) {
             return Err(ReadQueueError::BeyondEnd {
@@ -276,12 +276,12 @@ impl ReadQueue {
     ) -> Result<u64, ReadQueueError> {
         self.poll()?;
         let size = ring.element_bytes() as u64;
-        let most = elements_max.clamp(1, ring.capacity());
-        let mut begun = 0;
+        let elements_max = elements_max.clamp(1, ring.capacity());
+        let mut started = 0;
         while self.failure.is_none() && self.outstanding() < self.slots.len() {
-            let elements = most.min(self.left() / size);
+            let elements = elements_max.min(self.remaining() / size);
             if elements == 0 {
-                self.tail = self.left();
+                self.tail = self.remaining();
                 break;
             }
             let region = match ring.acquire(elements) {
@@ -289,35 +289,35 @@ impl ReadQueue {
                 Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
-            begun += region.elements();
+            started += region.elements();
             self.read(region).map_err(|refused| refused.error)?;
         }
-        self.not_failed().map(|()| begun)
+        self.check_failure().map(|()| started)
     }
 
-    fn not_failed(&self) -> Result<(), ReadQueueError> {
+    fn check_failure(&self) -> Result<(), ReadQueueError> {
         self.failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Waits until the data of all started reads is in the ring.
     pub fn wait(&mut self, wait: Duration) -> Result<(), ReadQueueError> {
-        let until = self.backend.now().saturating_add(wait);
+        let deadline = self.backend.now().saturating_add(wait);
         while self.outstanding() > 0 {
-            if !self.step(Wait::Until(until))? && self.backend.now() >= until {
+            if !self.step(Wait::Until(deadline))? && self.backend.now() >= deadline {
                 return Err(ReadQueueError::NotDone {
                     outstanding: self.outstanding(),
                     waited: wait,
                 });
             }
         }
-        self.not_failed()
+        self.check_failure()
     }
 
     /// Waits until one of the running reads completes; returns at once if none is running.
     pub fn wait_for_one(&mut self, wait: Duration) -> Result<(), ReadQueueError> {
         if self.outstanding() > 0 {
-            let until = self.backend.now().saturating_add(wait);
-            self.step(Wait::Until(until))?;
+            let deadline = self.backend.now().saturating_add(wait);
+            self.step(Wait::Until(deadline))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::error::is_transient;
 
 /// Maximum number of times that a read is retried because the system postponed it. The same maximum
 /// applies separately to reads that made no progress.
-const TRIES_MAX: u8 = 100;
+const RETRIES_MAX: u8 = 100;
 
 /// The separately read parts of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,15 +68,15 @@ impl Piece {
 pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
     let bytes = all.memory.bytes;
     // Below the block size, which is a `usize`.
-    let odd = (all.position % block_bytes as u64) as usize;
-    let is_parallel = all.memory.start.as_ptr().addr() % block_bytes == odd;
-    let before = match is_parallel {
-        true => ((block_bytes - odd) % block_bytes).min(bytes),
+    let block_offset = (all.position % block_bytes as u64) as usize;
+    let has_equal_offset = all.memory.start.as_ptr().addr() % block_bytes == block_offset;
+    let before = match has_equal_offset {
+        true => ((block_bytes - block_offset) % block_bytes).min(bytes),
         false => bytes,
     };
     let (head, rest) = all.split(before);
-    let whole = rest.memory.bytes / block_bytes * block_bytes;
-    let (body, tail) = rest.split(whole);
+    let body_bytes = rest.memory.bytes / block_bytes * block_bytes;
+    let (body, tail) = rest.split(body_bytes);
     (body, [head, tail])
 }
 
@@ -133,8 +133,8 @@ impl Slot {
         match part {
             Part::Body => self.body,
             Part::Bounced => {
-                let left = self.bounced.into_iter().find(|piece| !piece.is_read());
-                left.unwrap_or(Piece::NOTHING)
+                let unread = self.bounced.into_iter().find(|piece| !piece.is_read());
+                unread.unwrap_or(Piece::NOTHING)
             }
         }
     }
@@ -143,22 +143,22 @@ impl Slot {
         Part::ALL.iter().all(|part| self.next(*part).is_read())
     }
 
-    pub(super) fn runs(&self) -> bool {
+    pub(super) fn is_reading(&self) -> bool {
         self.is_running.contains(&true)
     }
 
     /// Returns true if a part has something left to read and no read is running.
-    pub(super) fn may_begin(&self, part: Part) -> bool {
+    pub(super) fn may_start(&self, part: Part) -> bool {
         !self.next(part).is_read() && !self.is_running[part as usize]
     }
 
     /// Processes the result of a read. Returns how many bytes of the part's piece it read; the rest
-    /// needs another read. `result` also counts `odd` bytes before the piece.
+    /// needs another read. `result` also counts `block_offset` bytes before the piece.
     pub(super) fn take(
         &mut self,
         part: Part,
         result: io::Result<usize>,
-        odd: usize,
+        block_offset: usize,
         block_bytes: usize,
     ) -> Result<usize, ReadFault> {
         let (postponed, short) = (
@@ -168,7 +168,7 @@ impl Slot {
         let read = match result {
             Ok(0) => return Err(ReadFault::Ended),
             Ok(bytes) => bytes,
-            Err(error) if is_transient(&error) && *postponed < TRIES_MAX => {
+            Err(error) if is_transient(&error) && *postponed < RETRIES_MAX => {
                 *postponed += 1;
                 return Ok(0);
             }
@@ -179,17 +179,17 @@ impl Slot {
             Part::Bounced => self.bounced.iter_mut().find(|piece| !piece.is_read()),
         };
         let Some(piece) = piece else { return Ok(0) };
-        let all = piece.memory.bytes;
+        let piece_bytes = piece.memory.bytes;
         let bytes = match part {
-            Part::Body if read >= all => all,
+            Part::Body if read >= piece_bytes => piece_bytes,
             // The next read must begin on a block boundary.
             Part::Body => read / block_bytes * block_bytes,
-            Part::Bounced => read.saturating_sub(odd).min(all),
+            Part::Bounced => read.saturating_sub(block_offset).min(piece_bytes),
         };
         *piece = piece.after(bytes);
         if bytes > 0 {
             (*postponed, *short) = (0, 0);
-        } else if *short < TRIES_MAX {
+        } else if *short < RETRIES_MAX {
             *short += 1;
         } else {
             // After repeated reads of less than a block, the file counts as ended here.
@@ -213,26 +213,26 @@ mod tests {
         let error = rustix::io::Errno::AGAIN.raw_os_error();
         let postponed = || Err(io::Error::from_raw_os_error(error));
         let mut memory = vec![0_u8; 8192];
-        let begin = memory.as_ptr().align_offset(4096);
+        let offset = memory.as_ptr().align_offset(4096);
         let mut sut = Slot {
             body: Piece {
                 position: 0,
                 memory: Span {
-                    start: NonNull::from(&mut memory[begin..][..4096]).cast(),
+                    start: NonNull::from(&mut memory[offset..][..4096]).cast(),
                     bytes: 4096,
                 },
             },
             ..Slot::default()
         };
         let mut take = |result| sut.take(Part::Body, result, 0, 4096);
-        for _ in 0..TRIES_MAX {
+        for _ in 0..RETRIES_MAX {
             assert_eq!(take(postponed()), Ok(0));
         }
         // One read returned less than a block.
         assert_eq!(take(Ok(100)), Ok(0));
         assert_eq!(take(postponed()), Err(ReadFault::System(error)));
         // After the maximum number of short reads, the file counts as ended.
-        for _ in 1..TRIES_MAX {
+        for _ in 1..RETRIES_MAX {
             assert_eq!(take(Ok(100)), Ok(0));
         }
         assert_eq!(take(Ok(100)), Err(ReadFault::Ended));
@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn data_with_equal_alignment_is_read_in_place_in_whole_blocks() {
         let mut memory = vec![0_u8; 8 * 4096];
-        let begin = memory.as_ptr().align_offset(4096);
-        let mut lengths = |position, odd: usize, bytes| {
-            let memory = &mut memory[begin + odd..][..bytes];
+        let offset = memory.as_ptr().align_offset(4096);
+        let mut lengths = |position, block_offset: usize, bytes| {
+            let memory = &mut memory[offset + block_offset..][..bytes];
             let start = NonNull::from(memory).cast();
             let memory = Span { start, bytes };
             let (body, [head, tail]) = pieces_of(Piece { position, memory }, 4096);

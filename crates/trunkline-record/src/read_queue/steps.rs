@@ -11,20 +11,20 @@ impl ReadQueue {
     pub(super) fn advance(&mut self, number: u64) {
         let index = self.slot_index(number);
         for part in Part::ALL {
-            if number < self.failed_from && self.slots[index].may_begin(part) {
+            if number < self.first_failed && self.slots[index].may_start(part) {
                 self.submit(number, part);
             }
         }
-        let is_failed = number >= self.failed_from;
+        let is_failed = number >= self.first_failed;
         let slot = &mut self.slots[index];
         if slot.is_read()
-            && !slot.runs()
+            && !slot.is_reading()
             && !is_failed
             && let Some(region) = slot.region.take()
         {
             region.finish();
         }
-        if is_failed && !slot.runs() {
+        if is_failed && !slot.is_reading() {
             // Dropping an unfilled region ends the ring: the device never gets data that follows a
             // gap.
             slot.region = None;
@@ -59,17 +59,17 @@ impl ReadQueue {
     /// Returns the whole blocks that contain a piece, as many as fit into staging.
     fn staged(&self, index: usize, piece: Piece) -> Piece {
         let block = self.block_bytes;
-        let odd = self.odd(piece);
-        let bytes = (odd + piece.memory.bytes).next_multiple_of(block);
+        let block_offset = self.block_offset(piece);
+        let bytes = (block_offset + piece.memory.bytes).next_multiple_of(block);
         let room = self.staging.slot_bytes() / block * block;
         Piece {
-            position: piece.position - odd as u64,
+            position: piece.position - block_offset as u64,
             memory: self.staging.slot(index).part(0, bytes.min(room)),
         }
     }
 
     /// Returns the bytes before a piece in its first block.
-    fn odd(&self, piece: Piece) -> usize {
+    fn block_offset(&self, piece: Piece) -> usize {
         // Below the block size, which is a `usize`.
         (piece.position % self.block_bytes as u64) as usize
     }
@@ -81,7 +81,7 @@ impl ReadQueue {
             if slot.region.is_some() {
                 break;
             }
-            if self.oldest < self.failed_from {
+            if self.oldest < self.first_failed {
                 self.read += slot.bytes;
             }
             self.oldest += 1;
@@ -111,11 +111,11 @@ impl ReadQueue {
         let block_bytes = self.block_bytes;
         let piece = self.slots[index].next(part);
         // 0 for the body, which begins on a block boundary.
-        let odd = self.odd(piece);
+        let block_offset = self.block_offset(piece);
         let slot = &mut self.slots[index];
         slot.is_running[part as usize] = false;
-        match slot.take(part, result, odd, block_bytes) {
-            Ok(bytes) if part == Part::Bounced => self.copy(index, odd, piece, bytes),
+        match slot.take(part, result, block_offset, block_bytes) {
+            Ok(bytes) if part == Part::Bounced => self.copy(index, block_offset, piece, bytes),
             Ok(_) => {}
             Err(fault) => self.fail(number, piece.position, fault),
         }
@@ -123,9 +123,11 @@ impl ReadQueue {
         Ok(true)
     }
 
-    fn copy(&mut self, index: usize, odd: usize, piece: Piece, bytes: usize) {
+    fn copy(&mut self, index: usize, block_offset: usize, piece: Piece, bytes: usize) {
         let staged = self.staging.bytes_mut(index);
-        let staged = staged.get(odd..odd + bytes).unwrap_or_default();
+        let staged = staged
+            .get(block_offset..block_offset + bytes)
+            .unwrap_or_default();
         // SAFETY: the slot holds the region, no other read of this piece is running, and the region
         // has at least as many bytes from there on.
         unsafe {
@@ -137,16 +139,16 @@ impl ReadQueue {
 
     /// Stops filling the ring from read `number` on.
     fn fail(&mut self, number: u64, position: u64, fault: ReadFault) {
-        if number >= self.failed_from {
+        if number >= self.first_failed {
             return;
         }
-        self.failed_from = number;
+        self.first_failed = number;
         self.failure = Some(ReadFailure { position, fault });
         // Later reads that are not running are abandoned too.
         for later in number + 1..self.next {
             let index = self.slot_index(later);
             let slot = &mut self.slots[index];
-            if !slot.runs() {
+            if !slot.is_reading() {
                 slot.region = None;
             }
         }

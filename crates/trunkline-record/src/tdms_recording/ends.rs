@@ -16,7 +16,7 @@ impl TdmsRecording {
     /// Records that a segment was appended.
     pub(super) fn note_end(&mut self) {
         let position = self.queue.position();
-        self.ends.push_back(SegmentEnd {
+        self.pending_ends.push_back(SegmentEnd {
             position,
             first_end: position,
             rows: self.rows,
@@ -25,8 +25,8 @@ impl TdmsRecording {
     }
 
     /// Records that a region was added to the last segment, which is not yet in the file.
-    pub(super) fn note_longer(&mut self) {
-        if let Some(last) = self.ends.back_mut() {
+    pub(super) fn note_extension(&mut self) {
+        if let Some(last) = self.pending_ends.back_mut() {
             (last.position, last.rows) = (self.queue.position(), self.rows);
         }
     }
@@ -38,12 +38,19 @@ impl TdmsRecording {
             return;
         }
         let written = self.queue.progress().written;
-        while let Some(end) = self.ends.pop_front_if(|end| end.position <= written) {
+        while let Some(end) = self
+            .pending_ends
+            .pop_front_if(|end| end.position <= written)
+        {
             self.rows_in_file = end.rows;
             self.lost_in_file = end.lost;
         }
         // If a region has failed, the regions before it under the same header are in the file.
-        if let Some(end) = self.ends.front().filter(|end| end.first_end <= written) {
+        if let Some(end) = self
+            .pending_ends
+            .front()
+            .filter(|end| end.first_end <= written)
+        {
             self.rows_in_file = end.rows - (end.position - written) / self.row_bytes;
             self.lost_in_file = end.lost;
         }

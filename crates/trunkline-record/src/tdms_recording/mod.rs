@@ -42,12 +42,12 @@ pub struct TdmsRecording {
     stopped_rows: u64,
     /// Copied rows that are not in a segment yet.
     collected_rows: u64,
-    /// Segments that are not in the file yet.
-    ends: VecDeque<SegmentEnd>,
+    /// The ends of segments that are not in the file yet.
+    pending_ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
-    /// The part of `lost` that the file records, and the part that headers record, including
-    /// headers that are not in the file yet.
+    /// The part of `lost` that the file records.
     lost_in_file: u64,
+    /// The part of `lost` that headers record, including headers that are not in the file yet.
     lost_in_headers: u64,
     has_header_overflow: bool,
     amounts: Vec<ChannelAmount>,
@@ -115,7 +115,7 @@ impl TdmsRecording {
             1 => Arrangement::Contiguous,
             _ => Arrangement::Interleaved,
         };
-        let ends = VecDeque::with_capacity(queue.segments_unwritten_max());
+        let pending_ends = VecDeque::with_capacity(queue.segments_unwritten_max());
         Ok(Self {
             queue,
             writer,
@@ -130,7 +130,7 @@ impl TdmsRecording {
             disk_full_losses: DiskFullLosses::default(),
             stopped_rows: 0,
             collected_rows: 0,
-            ends,
+            pending_ends,
             rows_in_file: 0,
             lost_in_file: 0,
             lost_in_headers: 0,
@@ -199,10 +199,10 @@ impl TdmsRecording {
             self.count_rows();
             return Ok(());
         }
-        if self.extends(&region) {
+        if self.try_extend(&region) {
             self.queue.extend(region);
             self.rows += count;
-            self.note_longer();
+            self.note_extension();
             self.count_rows();
             return Ok(());
         }
@@ -224,9 +224,9 @@ impl TdmsRecording {
         Ok(())
     }
 
-    /// Returns true if the rows of a region can be added to the last segment, under the same
-    /// header. The writer then counts them as written.
-    fn extends(&mut self, region: &ReadRegion) -> bool {
+    /// Adds the rows of a region to the last segment, under the same header. The writer then counts
+    /// them as written. Returns false if this is not possible.
+    fn try_extend(&mut self, region: &ReadRegion) -> bool {
         if !self.queue.may_extend(region) {
             return false;
         }
@@ -342,11 +342,11 @@ impl TdmsRecording {
         let flushed = self.queue.flush(durability, wait);
         self.count_rows();
         flushed?;
-        self.has_all()
+        self.check_complete()
     }
 
     /// Checks that all accepted rows are in segments.
-    fn has_all(&self) -> Result<(), RecordError> {
+    fn check_complete(&self) -> Result<(), RecordError> {
         match self.collected_rows {
             0 => Ok(()),
             _ => Err(RecordError::HeaderOverflow),
@@ -364,7 +364,7 @@ impl TdmsRecording {
         match closed.failure {
             // The failure already reports that rows are missing.
             Some(_) => Ok(closed),
-            None => self.has_all().map(|()| closed),
+            None => self.check_complete().map(|()| closed),
         }
     }
 

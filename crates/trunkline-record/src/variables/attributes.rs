@@ -89,16 +89,17 @@ fn wire(value: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn of(all: &[(&str, Value)]) -> Attributes {
-        let all = all.iter();
-        all.map(|(name, value)| (Arc::from(*name), value.clone()))
+    fn attributes(pairs: &[(&str, Value)]) -> Attributes {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (Arc::from(*name), value.clone()))
             .collect()
     }
 
     #[test]
     fn attributes_become_json_where_representable() {
-        assert_eq!(to_text(&of(&[])), "");
-        let usual = of(&[
+        assert_eq!(to_text(&attributes(&[])), "");
+        let usual = attributes(&[
             ("unit", Value::String("V".into())),
             ("gain", Value::F64(0.1)),
         ]);
@@ -109,15 +110,15 @@ mod tests {
     #[test]
     fn every_bit_round_trips() {
         let nan = f64::from_bits(0x7ff8_0000_0000_1234);
-        for odd in [
+        for value in [
             Value::F64(nan),
             Value::F32(-0.0),
             Value::U64(u64::MAX),
             Value::F64(0.1 + 0.2),
         ] {
-            let odd = of(&[("", odd)]);
-            let back = from_text(&to_text(&odd)).unwrap();
-            assert_eq!(wire(&value(back)), wire(&value(odd)));
+            let expected = attributes(&[("", value)]);
+            let back = from_text(&to_text(&expected)).unwrap();
+            assert_eq!(wire(&super::value(back)), wire(&super::value(expected)));
         }
     }
 

@@ -27,9 +27,11 @@ pub(super) enum Fault {
 pub(super) struct ColumnReader {
     path: ObjectPath,
     total: u64,
-    /// The values read ahead: the number of the first one, how many were taken, and the values.
-    from: u64,
-    at: usize,
+    /// The number of the first value read ahead.
+    first: u64,
+    /// How many of the values read ahead were taken.
+    taken: usize,
+    /// The values read ahead.
     values: Values,
     /// Positions in `values` of values that are empty because they cannot be read.
     unreadable: Vec<Range<usize>>,
@@ -43,8 +45,8 @@ impl ColumnReader {
         Self {
             path,
             total,
-            from: 0,
-            at: 0,
+            first: 0,
+            taken: 0,
             values: Values::new(data_type),
             unreadable: Vec::new(),
             has_taken_unreadable: false,
@@ -69,12 +71,12 @@ impl ColumnReader {
         ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
         self.make_ready(file, count, ahead)?;
-        let at = self.at;
-        self.at += count as usize;
-        let taken = at..self.at;
-        let is_of_taken = |one: &Range<usize>| one.start < taken.end && taken.start < one.end;
-        self.has_taken_unreadable |= self.unreadable.iter().any(is_of_taken);
-        Ok((&self.values, at))
+        let first = self.taken;
+        self.taken += count as usize;
+        let end = self.taken;
+        let overlaps = |range: &Range<usize>| range.start < end && first < range.end;
+        self.has_taken_unreadable |= self.unreadable.iter().any(overlaps);
+        Ok((&self.values, first))
     }
 
     /// Returns the next value without taking it.
@@ -84,14 +86,14 @@ impl ColumnReader {
         ahead: ReadAhead,
     ) -> Result<(&Values, usize), Fault> {
         self.make_ready(file, 1, ahead)?;
-        Ok((&self.values, self.at))
+        Ok((&self.values, self.taken))
     }
 
     /// Frees the memory of the values read ahead, if all of them were taken.
     pub(super) fn release(&mut self) {
-        if self.at > 0 && self.at >= self.values.len() {
-            self.from += self.at as u64;
-            self.at = 0;
+        if self.taken > 0 && self.taken >= self.values.len() {
+            self.first += self.taken as u64;
+            self.taken = 0;
             self.values = Values::Void;
         }
     }
@@ -102,25 +104,25 @@ impl ColumnReader {
         count: u64,
         ahead: ReadAhead,
     ) -> Result<(), Fault> {
-        let ready = self.values.len().saturating_sub(self.at) as u64;
+        let ready = self.values.len().saturating_sub(self.taken) as u64;
         if count <= ready {
             return Ok(());
         }
-        let begin = self.from + self.at as u64;
-        let left = self.total.saturating_sub(begin);
-        if count > left {
+        let next = self.first + self.taken as u64;
+        let remaining = self.total.saturating_sub(next);
+        if count > remaining {
             return Err(invalid(&self.path, "has too few values"));
         }
         let Some(channel) = file.channel(&self.path) else {
             return Err(invalid(&self.path, "is missing"));
         };
-        let most = VALUE_BYTES_MAX as u64;
+        let value_bytes_max = VALUE_BYTES_MAX as u64;
         let bytes = match channel.data_type() {
             // On the wire a time has half as many bytes.
             TdmsType::Time => 8,
             data_type => data_type.size().unwrap_or(1),
         };
-        if count.saturating_mul(bytes) > most {
+        if count.saturating_mul(bytes) > value_bytes_max {
             return Err(invalid(
                 &self.path,
                 "has more elements than a value can have",
@@ -128,12 +130,16 @@ impl ColumnReader {
         }
         self.values = Values::Void;
         self.unreadable.clear();
-        (self.from, self.at) = (begin, 0);
-        let wanted = count.max(ahead.values).min(left);
+        (self.first, self.taken) = (next, 0);
+        let wanted = count.max(ahead.values).min(remaining);
         let read = match channel.data_type() {
             TdmsType::String => {
-                let bytes = if count > 1 { most } else { ahead.text_bytes };
-                let strings = channel.read_strings_lossy(begin, wanted, bytes);
+                let bytes = if count > 1 {
+                    value_bytes_max
+                } else {
+                    ahead.text_bytes
+                };
+                let strings = channel.read_strings_lossy(next, wanted, bytes);
                 strings.map(|(mut strings, unreadable)| {
                     self.unreadable = unreadable;
                     let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
@@ -144,7 +150,7 @@ impl ColumnReader {
                     Values::String(strings)
                 })
             }
-            _ => channel.read(begin, wanted),
+            _ => channel.read(next, wanted),
         };
         self.values = read.map_err(|error| match error {
             ReadError::Source { .. } => Fault::Read(Box::new(error)),
@@ -158,6 +164,6 @@ impl ColumnReader {
     }
 }
 
-fn invalid(path: &ObjectPath, what: &str) -> Fault {
-    Fault::Invalid(format!("the channel {} {what}", path.name()))
+fn invalid(path: &ObjectPath, problem: &str) -> Fault {
+    Fault::Invalid(format!("the channel {} {problem}", path.name()))
 }

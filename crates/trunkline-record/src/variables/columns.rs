@@ -10,7 +10,7 @@ use super::attributes;
 use super::layout::{Layout, Part, Run};
 
 /// Number of values for which a cleared column keeps memory.
-const KEPT: usize = 64;
+const KEPT_VALUES: usize = 64;
 
 /// Updates of a variable, column by column.
 #[derive(Clone, Debug)]
@@ -25,7 +25,9 @@ impl Columns {
         let columns = layout.columns.iter();
         Self {
             times: Vec::new(),
-            values: columns.map(|one| Values::new(one.data_type)).collect(),
+            values: columns
+                .map(|column| Values::new(column.data_type))
+                .collect(),
             qualities: Vec::new(),
         }
     }
@@ -39,11 +41,11 @@ impl Columns {
     /// belong to another variable.
     pub(super) fn clear(&mut self) {
         self.times.clear();
-        self.times.shrink_to(KEPT);
+        self.times.shrink_to(KEPT_VALUES);
         self.qualities.clear();
-        self.qualities.shrink_to(KEPT);
+        self.qualities.shrink_to(KEPT_VALUES);
         for values in &mut self.values {
-            values.clear(KEPT);
+            values.clear(KEPT_VALUES);
         }
     }
 
@@ -77,7 +79,7 @@ pub(super) fn byte_len(value: &Value) -> usize {
 
 fn elements_len(elements: &Elements) -> usize {
     match elements {
-        Elements::String(all) => all.iter().map(|one| one.len() + size_of::<Text>()).sum(),
+        Elements::String(all) => all.iter().map(|text| text.len() + size_of::<Text>()).sum(),
         Elements::Timestamp(all) => all.len() * size_of::<TdmsTime>(),
         all => all.len() * all.element_type().fixed_size().unwrap_or(1),
     }
@@ -85,7 +87,7 @@ fn elements_len(elements: &Elements) -> usize {
 
 fn push(part: &Part, value: &Value, columns: &mut [Values]) {
     match (part, value) {
-        (Part::Scalar(column), value) => push_one(columns, *column, value),
+        (Part::Scalar(column), value) => push_scalar(columns, *column, value),
         (Part::Bytes(run), Value::Bytes(bytes)) => {
             if let Some(Values::U8(all)) = columns.get_mut(run.elements) {
                 all.extend_from_slice(bytes);
@@ -108,10 +110,10 @@ fn push(part: &Part, value: &Value, columns: &mut [Values]) {
             Value::Waveform(waveform),
         ) => {
             push_elements(columns, *run, &waveform.samples);
-            push_one(columns, *t0, &Value::Timestamp(waveform.t0));
-            push_one(columns, *dt, &Value::F64(waveform.dt));
+            push_scalar(columns, *t0, &Value::Timestamp(waveform.t0));
+            push_scalar(columns, *dt, &Value::F64(waveform.dt));
             let text = attributes::to_text(&waveform.attributes);
-            push_one(columns, *attributes, &Value::String(text.into()));
+            push_scalar(columns, *attributes, &Value::String(text.into()));
         }
         (Part::Struct(parts), Value::Struct(fields)) => {
             for (part, field) in parts.iter().zip(fields.iter()) {
@@ -125,10 +127,10 @@ fn push(part: &Part, value: &Value, columns: &mut [Values]) {
 
 fn push_number(columns: &mut [Values], column: usize, number: usize) {
     // A value's length fits in a `u32`.
-    push_one(columns, column, &Value::U32(number as u32));
+    push_scalar(columns, column, &Value::U32(number as u32));
 }
 
-fn push_one(columns: &mut [Values], column: usize, value: &Value) {
+fn push_scalar(columns: &mut [Values], column: usize, value: &Value) {
     let Some(column) = columns.get_mut(column) else {
         return;
     };
@@ -146,44 +148,44 @@ fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
         return;
     };
     match (column, elements) {
-        (Values::String(all), Elements::String(more)) => {
-            all.extend(more.iter().map(|text| Text::from(&**text)));
+        (Values::String(all), Elements::String(elements)) => {
+            all.extend(elements.iter().map(|text| Text::from(&**text)));
         }
-        (Values::Time(all), Elements::Timestamp(more)) => {
-            all.extend(more.iter().map(|time| TdmsTime::from(*time)));
+        (Values::Time(all), Elements::Timestamp(elements)) => {
+            all.extend(elements.iter().map(|time| TdmsTime::from(*time)));
         }
-        (column, more) => extend_plain(column, more),
+        (column, elements) => extend_plain(column, elements),
     }
 }
 
 /// Converts the types that are the same in columns, values and arrays. Other types are ignored:
 /// they cannot occur, because a value is of the layout's type.
 macro_rules! plain {
-    ($($of:ident)*) => {
+    ($($variant:ident)*) => {
         fn push_plain(column: &mut Values, value: &Value) {
             match (column, value) {
-                $((Values::$of(all), Value::$of(value)) => all.push(*value),)*
+                $((Values::$variant(all), Value::$variant(value)) => all.push(*value),)*
                 _ => {}
             }
         }
 
         fn extend_plain(column: &mut Values, elements: &Elements) {
             match (column, elements) {
-                $((Values::$of(all), Elements::$of(more)) => all.extend_from_slice(more),)*
+                $((Values::$variant(all), Elements::$variant(elements)) => all.extend_from_slice(elements),)*
                 _ => {}
             }
         }
 
-        fn plain_value(values: &Values, at: usize) -> Option<Value> {
+        fn plain_value(values: &Values, index: usize) -> Option<Value> {
             match values {
-                $(Values::$of(all) => all.get(at).copied().map(Value::$of),)*
+                $(Values::$variant(all) => all.get(index).copied().map(Value::$variant),)*
                 _ => None,
             }
         }
 
         fn plain_elements(values: &Values, range: Range<usize>) -> Option<Elements> {
             match values {
-                $(Values::$of(all) => Some(Elements::$of(all.get(range)?.to_vec())),)*
+                $(Values::$variant(all) => Some(Elements::$variant(all.get(range)?.to_vec())),)*
                 _ => None,
             }
         }
@@ -212,13 +214,13 @@ pub(super) fn value<S: Source>(
     source: &mut S,
 ) -> Result<Value, S::Error> {
     Ok(match (part, data_type) {
-        (Part::Scalar(column), data_type) => one(*column, data_type, source)?,
+        (Part::Scalar(column), data_type) => scalar(*column, data_type, source)?,
         (Part::Bytes(run), _) => match elements(*run, ElementType::U8, source)? {
             Elements::U8(bytes) => Value::Bytes(bytes.into()),
             _ => return Err(source.invalid(run.elements, "bytes of another type")),
         },
-        (Part::Array(run, lengths), DataType::Array(of)) => {
-            let elements = elements(*run, of.element, source)?;
+        (Part::Array(run, lengths), DataType::Array(array_type)) => {
+            let elements = elements(*run, array_type.element, source)?;
             let mut shape = Vec::with_capacity(lengths.len().max(1));
             for column in lengths {
                 shape.push(number(*column, source)?);
@@ -227,7 +229,7 @@ pub(super) fn value<S: Source>(
                 shape.push(elements.len() as u32);
             }
             let array = Array::new(shape, elements).ok();
-            let array = array.filter(|array| array.has_type(of));
+            let array = array.filter(|array| array.has_type(array_type));
             Value::Array(Arc::new(array.ok_or_else(|| {
                 source.invalid(
                     run.count,
@@ -245,13 +247,13 @@ pub(super) fn value<S: Source>(
             DataType::Waveform(element),
         ) => {
             let samples = elements(*run, *element, source)?;
-            let Value::Timestamp(start) = one(*t0, &DataType::Timestamp, source)? else {
+            let Value::Timestamp(start) = scalar(*t0, &DataType::Timestamp, source)? else {
                 return Err(source.invalid(*t0, "a value that is not a time"));
             };
-            let Value::F64(interval) = one(*dt, &DataType::F64, source)? else {
+            let Value::F64(interval) = scalar(*dt, &DataType::F64, source)? else {
                 return Err(source.invalid(*dt, "a value that is not a number"));
             };
-            let Value::String(text) = one(*attributes, &DataType::String, source)? else {
+            let Value::String(text) = scalar(*attributes, &DataType::String, source)? else {
                 return Err(source.invalid(*attributes, "a value that is not text"));
             };
             let attributes = attributes::from_text(&text).ok_or_else(|| {
@@ -277,19 +279,23 @@ pub(super) fn value<S: Source>(
 }
 
 fn number<S: Source>(column: usize, source: &mut S) -> Result<u32, S::Error> {
-    match one(column, &DataType::U32, source)? {
+    match scalar(column, &DataType::U32, source)? {
         Value::U32(number) => Ok(number),
         _ => Err(source.invalid(column, "a value that is not a number")),
     }
 }
 
-fn one<S: Source>(column: usize, data_type: &DataType, source: &mut S) -> Result<Value, S::Error> {
-    let (values, at) = source.next(column, 1)?;
+fn scalar<S: Source>(
+    column: usize,
+    data_type: &DataType,
+    source: &mut S,
+) -> Result<Value, S::Error> {
+    let (values, index) = source.next(column, 1)?;
     let value = match (values, data_type) {
-        (Values::U32(all), DataType::Enum(_)) => all.get(at).copied().map(Value::Enum),
-        (Values::String(all), _) => all.get(at).map(|value| Value::String(text(value))),
-        (Values::Time(all), _) => all.get(at).map(|value| Value::Timestamp(time(*value))),
-        (plain, _) => plain_value(plain, at),
+        (Values::U32(all), DataType::Enum(_)) => all.get(index).copied().map(Value::Enum),
+        (Values::String(all), _) => all.get(index).map(|value| Value::String(text(value))),
+        (Values::Time(all), _) => all.get(index).map(|value| Value::Timestamp(time(*value))),
+        (plain, _) => plain_value(plain, index),
     };
     value.ok_or_else(|| source.invalid(column, "no such value"))
 }
@@ -303,9 +309,9 @@ fn elements<S: Source>(
     if count == 0 {
         return Ok(Elements::zeros(element, 0));
     }
-    let (values, at) = source.next(run.elements, u64::from(count))?;
-    let end = at.saturating_add(count as usize);
-    taken(values, at..end)
+    let (values, index) = source.next(run.elements, u64::from(count))?;
+    let end = index.saturating_add(count as usize);
+    taken(values, index..end)
         .ok_or_else(|| source.invalid(run.elements, "fewer elements than counted"))
 }
 
@@ -316,7 +322,7 @@ fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
             Some(Elements::String(texts.collect()))
         }
         Values::Time(all) => {
-            let times = all.get(range)?.iter().map(|one| time(*one));
+            let times = all.get(range)?.iter().map(|value| time(*value));
             Some(Elements::Timestamp(times.collect()))
         }
         plain => plain_elements(plain, range),

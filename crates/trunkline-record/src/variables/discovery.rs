@@ -29,14 +29,16 @@ pub(super) struct VariableReader {
     pub(super) columns: Vec<ColumnReader>,
     pub(super) times: Times,
     pub(super) qualities: Option<ColumnReader>,
-    /// Updates played so far, and the total.
+    /// Number of updates played so far.
     pub(super) played: u64,
+    /// Total number of updates.
     pub(super) updates: u64,
     /// Number of first updates that are older than the file: copied from the previous one, or
     /// measured before the recording began.
-    pub(super) from_before: u64,
-    /// The variable's group or channel, and its place in a series according to its properties.
-    pub(super) place: ObjectPath,
+    pub(super) older_updates: u64,
+    /// The group or channel of the variable.
+    pub(super) object: ObjectPath,
+    /// The variable's position in a series according to its properties.
     pub(super) in_series: InSeries,
     /// Number of first updates that are not played because a previous file contains them.
     pub(super) skip: u64,
@@ -56,13 +58,13 @@ pub(super) struct InSeries {
 #[derive(Debug)]
 pub(super) enum Times {
     Channel(ColumnReader),
-    Even(Waveform),
+    EvenlySpaced(Waveform),
 }
 
 impl PlayableChannels {
     pub(super) fn of(file: &TdmsFile<File>) -> Result<Self, ReadError> {
         let mut found = Self::default();
-        let (mut groups, mut taken) = (HashSet::new(), HashSet::new());
+        let (mut groups, mut taken_paths) = (HashSet::new(), HashSet::new());
         for channel in file.channels() {
             let path = channel.path();
             let group = path.parent().unwrap_or(ObjectPath::File);
@@ -73,9 +75,9 @@ impl PlayableChannels {
             {
                 found.variables.push(variable);
                 found.readers.push(reader);
-                taken.extend(paths);
+                taken_paths.extend(paths);
             }
-            if taken.contains(path) {
+            if taken_paths.contains(path) {
                 continue;
             }
             match plain_channel(file, &channel, &group, &stated) {
@@ -144,40 +146,45 @@ fn recorded_variable(
     };
     let rows = times.len();
     // A channel that never had a value has no type either.
-    let holds = |channel: &Channel<'_, File>, data_type| {
+    let has_type = |channel: &Channel<'_, File>, data_type| {
         channel.data_type() == data_type || channel.is_empty() && rows == 0
     };
     let quality = channel(QUALITY);
-    let is_quality = quality.as_ref().is_none_or(|one| holds(one, TdmsType::U32));
-    if !holds(&times, TdmsType::Time) || !is_quality {
+    let is_quality = quality
+        .as_ref()
+        .is_none_or(|channel| has_type(channel, TdmsType::U32));
+    if !has_type(&times, TdmsType::Time) || !is_quality {
         return Ok(None);
     }
     // If the end was cut off, only updates present in all channels count.
-    let mut whole = rows.min(quality.as_ref().map_or(u64::MAX, Channel::len));
+    let mut complete_updates = rows.min(quality.as_ref().map_or(u64::MAX, Channel::len));
     let mut channels = Vec::with_capacity(layout.columns.len());
     for column in &layout.columns {
         let found = channel(&column.name);
-        let is_right = match &found {
-            Some(one) if column.counted_by.is_some() => {
-                one.data_type() == column.data_type || one.is_empty()
+        let is_valid = match &found {
+            Some(channel) if column.counted_by.is_some() => {
+                channel.data_type() == column.data_type || channel.is_empty()
             }
-            Some(one) => holds(one, column.data_type),
+            Some(channel) => has_type(channel, column.data_type),
             None => column.counted_by.is_some() || rows == 0,
         };
-        if !is_right {
+        if !is_valid {
             return Ok(None);
         }
         if column.counted_by.is_none() {
-            whole = whole.min(found.as_ref().map_or(0, Channel::len));
+            complete_updates = complete_updates.min(found.as_ref().map_or(0, Channel::len));
         }
         channels.push(found);
     }
     for (column, elements) in layout.columns.iter().zip(&channels) {
-        let counts = column.counted_by.and_then(|at| channels.get(at)?.as_ref());
+        let counts = column
+            .counted_by
+            .and_then(|index| channels.get(index)?.as_ref());
         if let Some(counts) = counts {
-            let there = elements.as_ref().map_or(0, Channel::len);
-            whole = match whole_updates(counts, whole, there) {
-                Ok(whole) => whole,
+            let element_count = elements.as_ref().map_or(0, Channel::len);
+            complete_updates = match count_complete_updates(counts, complete_updates, element_count)
+            {
+                Ok(complete_updates) => complete_updates,
                 Err(error @ ReadError::Source { .. }) => return Err(error),
                 // This variable cannot be played; others can.
                 Err(_) => return Ok(None),
@@ -186,7 +193,7 @@ fn recorded_variable(
     }
     let lengths = channels
         .iter()
-        .map(|one| one.as_ref().map_or(0, Channel::len));
+        .map(|channel| channel.as_ref().map_or(0, Channel::len));
     let columns = layout.columns.iter().zip(lengths);
     let columns: Vec<_> = columns
         .map(|(column, length)| ColumnReader::new(path(&column.name), column.data_type, length))
@@ -199,23 +206,24 @@ fn recorded_variable(
         value: layout.value,
         columns,
         times: Times::Channel(ColumnReader::new(path(TIME), TdmsType::Time, rows)),
-        qualities: quality.map(|one| ColumnReader::new(path(QUALITY), TdmsType::U32, one.len())),
+        qualities: quality
+            .map(|channel| ColumnReader::new(path(QUALITY), TdmsType::U32, channel.len())),
         played: 0,
-        updates: whole,
-        from_before: in_series.carried.max(initial).min(whole),
-        place: group.clone(),
+        updates: complete_updates,
+        older_updates: in_series.carried.max(initial).min(complete_updates),
+        object: group.clone(),
         in_series,
         skip: 0,
         is_exact: true,
     };
     let name = group.name().to_string();
-    let variable = played(file, group, name, data_type.clone(), whole, rows);
+    let variable = played_variable(file, group, name, data_type.clone(), complete_updates, rows);
     Ok(Some((variable, reader, paths)))
 }
 
 /// Returns a variable with `updates` complete updates in `rows` rows, and the gaps that the
 /// properties of its group record.
-fn played(
+fn played_variable(
     file: &TdmsFile<File>,
     group: &ObjectPath,
     name: String,
@@ -260,28 +268,28 @@ fn in_series(file: &TdmsFile<File>, group: &ObjectPath) -> InSeries {
 
 /// Returns how many of the first updates have all their elements, given the number of elements
 /// available.
-fn whole_updates(
+fn count_complete_updates(
     counts: &Channel<'_, File>,
     updates: u64,
     elements: u64,
 ) -> Result<u64, ReadError> {
-    let (mut at, mut sum) = (0, 0_u64);
+    let (mut complete, mut sum) = (0, 0_u64);
     let mut piece = vec![0_u32; updates.min(COUNTS) as usize];
-    while at < updates {
-        let wanted = (updates - at).min(COUNTS) as usize;
-        let read = counts.read_into(at, piece.get_mut(..wanted).unwrap_or_default())?;
+    while complete < updates {
+        let wanted = (updates - complete).min(COUNTS) as usize;
+        let read = counts.read_into(complete, piece.get_mut(..wanted).unwrap_or_default())?;
         for count in piece.iter().take(read) {
             sum = sum.saturating_add(u64::from(*count));
             if sum > elements {
-                return Ok(at);
+                return Ok(complete);
             }
-            at += 1;
+            complete += 1;
         }
         if read < wanted {
-            return Ok(at);
+            return Ok(complete);
         }
     }
-    Ok(at)
+    Ok(complete)
 }
 
 /// Interprets a channel as a variable with one value per update; `None` if it cannot be one.
@@ -293,17 +301,17 @@ fn plain_channel(
 ) -> Option<(PlayedVariable, VariableReader)> {
     let path = channel.path();
     let data_type = channel.data_type().of_variable()?;
-    let beside = |name: &str, data_type| {
+    let sibling = |name: &str, data_type| {
         let path = ObjectPath::channel(group.name(), name);
         let channel = file.channel(&path)?;
         let reader = ColumnReader::new(path, data_type, channel.len());
         (channel.data_type() == data_type).then(|| (channel.len(), reader))
     };
     let is_value = path.name() == VALUE && stated.is_scalar();
-    let times = is_value.then(|| beside(TIME, TdmsType::Time)).flatten();
-    let (name, place, times, qualities, updates) = match times {
+    let times = is_value.then(|| sibling(TIME, TdmsType::Time)).flatten();
+    let (name, object, times, qualities, updates) = match times {
         Some((count, times)) => {
-            let (qualities, reader) = beside(QUALITY, TdmsType::U32).unzip();
+            let (qualities, reader) = sibling(QUALITY, TdmsType::U32).unzip();
             let updates = channel.len().min(count).min(qualities.unwrap_or(u64::MAX));
             (
                 group.name().to_string(),
@@ -314,10 +322,17 @@ fn plain_channel(
             )
         }
         None => {
-            let is_known = |one: &Waveform| one.increment.is_finite() && one.offset.is_finite();
-            let even = channel.waveform().filter(is_known)?;
+            let is_finite =
+                |waveform: &Waveform| waveform.increment.is_finite() && waveform.offset.is_finite();
+            let waveform = channel.waveform().filter(is_finite)?;
             let name = format!("{}/{}", group.name(), path.name());
-            (name, path.clone(), Times::Even(even), None, channel.len())
+            (
+                name,
+                path.clone(),
+                Times::EvenlySpaced(waveform),
+                None,
+                channel.len(),
+            )
         }
     };
     let column = ColumnReader::new(path.clone(), channel.data_type(), channel.len());
@@ -328,13 +343,13 @@ fn plain_channel(
         qualities,
         played: 0,
         updates,
-        from_before: 0,
-        place,
+        older_updates: 0,
+        object,
         in_series: in_series(file, group),
         skip: 0,
         is_exact: false,
     };
-    let variable = played(file, group, name, data_type, updates, channel.len());
+    let variable = played_variable(file, group, name, data_type, updates, channel.len());
     Some((variable, reader))
 }
 

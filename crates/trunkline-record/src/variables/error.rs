@@ -28,7 +28,9 @@ pub enum VariableRecordError {
     },
     #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
-    #[error("the file currently accepts no data: {0}; the waiting updates will be retried")]
+    #[error(
+        "cannot write to the file: {0}; the waiting updates stay in memory until the next attempt"
+    )]
     File(#[from] io::Error),
     #[error(
         "{}, and its content is lost ({updates} updates); record to another file, and make \
@@ -69,7 +71,7 @@ impl VariableRecordError {
 }
 
 fn copy_hint(moved_file: &MovedFile) -> String {
-    match &moved_file.now {
+    match &moved_file.location {
         FileLocation::Removed {
             copy_from: Some(from),
         } => format!(

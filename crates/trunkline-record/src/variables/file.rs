@@ -91,11 +91,11 @@ impl SegmentFile {
     }
 
     fn create_with(path: &Path, has_sums: bool) -> io::Result<Self> {
-        let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
-        let file = new(path)?;
+        let create_new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+        let file = create_new(path)?;
         let sums_path = sums_path(path);
         let sums_file = remove_leftovers(path).and_then(|()| match has_sums {
-            true => new(&sums_path).map(Some),
+            true => create_new(&sums_path).map(Some),
             false => Ok(None),
         });
         let has_sums_file = matches!(sums_file, Ok(Some(_)));

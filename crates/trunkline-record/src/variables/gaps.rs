@@ -34,7 +34,7 @@ impl Default for Gaps {
 
 impl Gaps {
     /// Adds updates missing before the next one; `None` if the number is unknown.
-    pub(super) fn lose(&mut self, lost: Option<u64>) {
+    pub(super) fn add_missing(&mut self, lost: Option<u64>) {
         self.missing = sum(self.missing, lost);
     }
 
@@ -71,7 +71,7 @@ impl Gaps {
     }
 
     /// Records that the pending gaps are in the file.
-    pub(super) fn written(&mut self) {
+    pub(super) fn mark_written(&mut self) {
         self.pending.clear();
     }
 
@@ -100,7 +100,8 @@ impl Gaps {
     }
 }
 
-fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    let both = one.zip(other);
-    both.map(|(one, other)| one.saturating_add(other))
+/// Returns the sum; `None` if one of the numbers is unknown.
+fn sum(left: Option<u64>, right: Option<u64>) -> Option<u64> {
+    let (left, right) = left.zip(right)?;
+    Some(left.saturating_add(right))
 }

@@ -179,7 +179,11 @@ mod tests {
 
     fn names(text: &str) -> Vec<String> {
         let layout = Layout::of(&parse_type(text).unwrap()).unwrap();
-        layout.columns.into_iter().map(|one| one.name).collect()
+        layout
+            .columns
+            .into_iter()
+            .map(|column| column.name)
+            .collect()
     }
 
     #[test]

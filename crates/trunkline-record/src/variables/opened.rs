@@ -12,7 +12,7 @@ use super::playing::PlayedVariable;
 use crate::playback::{PlaybackError, counted, open_recording};
 
 /// Number of values read ahead, over all channels.
-const AHEAD: u64 = 1 << 16;
+const VALUES_AHEAD: u64 = 1 << 16;
 
 /// Amount of text read ahead, over all channels, in bytes.
 const TEXT_BYTES_AHEAD: u64 = 16 << 20;
@@ -22,8 +22,9 @@ const TEXT_BYTES_AHEAD: u64 = 16 << 20;
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     file: TdmsFile<File>,
-    /// The variables in the order of the file, and the reader of each.
+    /// The variables in the order of the file.
     pub(super) variables: Vec<PlayedVariable>,
+    /// The reader of each variable.
     pub(super) readers: Vec<VariableReader>,
     pub(super) skipped: Vec<ObjectPath>,
     ahead: ReadAhead,
@@ -43,7 +44,11 @@ impl Opened {
         let file = open_recording(path)?;
         let found =
             PlayableChannels::of(&file).map_err(|source| PlaybackError::read(path, source))?;
-        let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
+        let columns: usize = found
+            .readers
+            .iter()
+            .map(|reader| reader.columns.len() + 2)
+            .sum();
         let columns = columns.max(1) as u64;
         Ok(Self {
             path: path.to_owned(),
@@ -52,7 +57,7 @@ impl Opened {
             readers: found.readers,
             skipped: found.skipped,
             ahead: ReadAhead {
-                values: (AHEAD / columns).max(16),
+                values: (VALUES_AHEAD / columns).max(16),
                 text_bytes: (TEXT_BYTES_AHEAD / columns).max(64),
             },
         })
@@ -64,9 +69,13 @@ impl Opened {
         if let Some(finding) = incomplete {
             return Some(finding.to_string());
         }
-        let cut_off = self.variables.iter().map(|one| one.cut_off);
+        let cut_off = self.variables.iter().map(|variable| variable.cut_off);
         let cut_off = cut_off.fold(0, u64::saturating_add);
-        let variables = self.variables.iter().filter(|one| one.cut_off > 0).count();
+        let variables = self
+            .variables
+            .iter()
+            .filter(|variable| variable.cut_off > 0)
+            .count();
         (cut_off > 0).then(|| {
             let updates = counted(cut_off, "incomplete update");
             format!("{updates} of {}", counted(variables as u64, "variable"))
@@ -77,16 +86,16 @@ impl Opened {
     pub(super) fn start_times(&self) -> Result<StartTimes, PlaybackError> {
         let mut start_times = StartTimes::default();
         for reader in &self.readers {
-            let own = reader.from_before;
-            let (row, is_own) = match reader.updates > own {
-                true => (own, true),
-                false => (own.saturating_sub(1), false),
+            let older_updates = reader.older_updates;
+            let (row, is_newer) = match reader.updates > older_updates {
+                true => (older_updates, true),
+                false => (older_updates.saturating_sub(1), false),
             };
             if row >= reader.updates {
                 continue;
             }
             let time = self.time_of(reader, row)?;
-            match is_own {
+            match is_newer {
                 true => start_times.own = start_times.own.into_iter().chain(time).min(),
                 false => start_times.before = start_times.before.max(time),
             }
@@ -141,11 +150,11 @@ impl Opened {
             why: "there is no such variable".to_owned(),
         };
         let reader = self.readers.get_mut(variable);
-        let (Some(reader), Some(known)) = (reader, self.variables.get(variable)) else {
+        let (Some(reader), Some(played)) = (reader, self.variables.get(variable)) else {
             return Err(unknown());
         };
         let was_played = reader.played < reader.skip;
-        let read = reader.read(&self.file, &known.data_type, self.ahead);
+        let read = reader.read(&self.file, &played.data_type, self.ahead);
         let read = read.map_err(|fault| match fault {
             Fault::Read(source) => PlaybackError::Read {
                 path: self.path.clone(),
@@ -153,7 +162,7 @@ impl Opened {
             },
             Fault::Invalid(why) => PlaybackError::Damaged {
                 path: self.path.clone(),
-                variable: known.name.clone(),
+                variable: played.name.clone(),
                 update: reader.played,
                 why,
             },

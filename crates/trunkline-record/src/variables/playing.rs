@@ -106,39 +106,39 @@ impl RecordedVariables {
         let (mut skipped, mut seen_skipped) = (Vec::new(), HashSet::new());
         let (mut missing, mut files) = (Vec::new(), VecDeque::new());
         let mut start_times = StartTimes::default();
-        let mut begun = None;
-        let mut before = 0;
+        let mut first = None;
+        let mut previous_number = 0;
         for (number, path) in numbered {
-            let absent = MissingPart::files_between(first_path, before, number);
-            before = number;
-            let is_behind_missing = absent.is_some();
-            missing.extend(absent);
+            let missing_files = MissingPart::files_between(first_path, previous_number, number);
+            previous_number = number;
+            let is_behind_missing = missing_files.is_some();
+            missing.extend(missing_files);
             let mut file = Opened::open(&path)?;
             let continuation = checker.join(&mut file, is_behind_missing)?;
             if continuation.missing > 0 {
                 missing.push(MissingPart::Updates {
                     path: path.clone(),
                     updates: continuation.missing,
-                    variables: continuation.missing_of,
+                    variables: continuation.affected_variables,
                 });
             }
             if let Some(why) = file.cut_off() {
                 let path = path.clone();
                 missing.push(MissingPart::End { path, why });
             }
-            for ((number, one), reader) in continuation
+            for ((number, variable), reader) in continuation
                 .numbers
                 .iter()
                 .zip(&file.variables)
                 .zip(&file.readers)
             {
-                if let Some(all) = checker.variables.get_mut(*number) {
-                    let own = one.updates.saturating_sub(reader.skip);
-                    all.updates = all.updates.saturating_add(own);
-                    all.cut_off = all.cut_off.saturating_add(one.cut_off);
-                    all.gaps = all.gaps.saturating_add(one.gaps);
-                    all.lost = all.lost.saturating_add(one.lost);
-                    all.unknown_gaps = all.unknown_gaps.saturating_add(one.unknown_gaps);
+                if let Some(total) = checker.variables.get_mut(*number) {
+                    let new_updates = variable.updates.saturating_sub(reader.skip);
+                    total.updates = total.updates.saturating_add(new_updates);
+                    total.cut_off = total.cut_off.saturating_add(variable.cut_off);
+                    total.gaps = total.gaps.saturating_add(variable.gaps);
+                    total.lost = total.lost.saturating_add(variable.lost);
+                    total.unknown_gaps = total.unknown_gaps.saturating_add(variable.unknown_gaps);
                 }
             }
             for channel in &file.skipped {
@@ -147,20 +147,20 @@ impl RecordedVariables {
                 }
             }
             if start_times.own.is_none() {
-                let here = file.start_times()?;
-                start_times.own = here.own;
-                start_times.before = start_times.before.max(here.before);
+                let times = file.start_times()?;
+                start_times.own = times.own;
+                start_times.before = start_times.before.max(times.before);
             }
-            match begun {
-                None => begun = Some((file, continuation.numbers)),
+            match first {
+                None => first = Some((file, continuation.numbers)),
                 Some(_) => files.push_back(SeriesFile {
                     path,
                     is_behind_missing,
                 }),
             }
         }
-        let (mut file, numbers) = match begun {
-            Some(begun) => begun,
+        let (mut file, numbers) = match first {
+            Some(first) => first,
             // Cannot happen: a recording has at least one file.
             None => (Opened::open(first_path)?, Vec::new()),
         };
@@ -201,7 +201,8 @@ impl RecordedVariables {
     pub fn keep_only(&mut self, variable: usize) {
         self.ended = (0..self.checker.variables.len()).collect();
         self.ended.remove(&variable);
-        self.next.retain(|Reverse((_, of, _))| *of == variable);
+        self.next
+            .retain(|Reverse((_, number, _))| *number == variable);
     }
 
     /// Returns the next readable update, or `None` at the end. If a clock was set back, later
@@ -230,8 +231,8 @@ impl RecordedVariables {
                 continue;
             }
             let Some((value, quality)) = update else {
-                if let Some(one) = self.checker.variables.get_mut(number) {
-                    one.unreadable += 1;
+                if let Some(variable) = self.checker.variables.get_mut(number) {
+                    variable.unreadable += 1;
                 }
                 continue;
             };

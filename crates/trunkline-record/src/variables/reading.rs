@@ -15,7 +15,7 @@ impl VariableReader {
     pub(super) fn time_of(&self, file: &TdmsFile<File>, row: u64) -> Result<Option<i128>, Fault> {
         let channel = match &self.times {
             Times::Channel(times) => file.channel(times.path()),
-            Times::Even(waveform) => return Ok(Some(even(waveform, row))),
+            Times::EvenlySpaced(waveform) => return Ok(Some(evenly_spaced_time(waveform, row))),
         };
         let Some(channel) = channel else {
             return Ok(None);
@@ -34,14 +34,14 @@ impl VariableReader {
     ) -> Result<i128, Fault> {
         match &mut self.times {
             Times::Channel(times) => {
-                let (values, at) = times.peek(file, ahead)?;
+                let (values, index) = times.peek(file, ahead)?;
                 let time = match values {
-                    Values::Time(all) => all.get(at).copied(),
+                    Values::Time(all) => all.get(index).copied(),
                     _ => None,
                 };
                 Ok(time.map_or(0, TdmsTime::unix_nanos))
             }
-            Times::Even(waveform) => Ok(even(waveform, self.played)),
+            Times::EvenlySpaced(waveform) => Ok(evenly_spaced_time(waveform, self.played)),
         }
     }
 
@@ -70,9 +70,9 @@ impl VariableReader {
         }
         let mut quality = Quality::GOOD;
         if let Some(qualities) = &mut self.qualities {
-            let (values, at) = qualities.next(file, 1, ahead)?;
+            let (values, index) = qualities.next(file, 1, ahead)?;
             if let Values::U32(all) = values
-                && let Some(bits) = all.get(at)
+                && let Some(bits) = all.get(index)
             {
                 quality = Quality::from_bits(*bits);
             }
@@ -81,7 +81,7 @@ impl VariableReader {
         self.columns.iter_mut().for_each(|column| column.release());
         self.played += 1;
         let unreadable = self.columns.iter_mut().map(ColumnReader::take_unreadable);
-        let is_unreadable = unreadable.fold(false, |all, one| all | one);
+        let is_unreadable = unreadable.fold(false, |any, taken| any | taken);
         Ok((!is_unreadable).then_some((value, quality)))
     }
 }
@@ -134,7 +134,7 @@ impl Source for Next<'_> {
 }
 
 /// Returns the time of an evenly spaced value, in nanoseconds since 1970.
-fn even(waveform: &Waveform, row: u64) -> i128 {
+fn evenly_spaced_time(waveform: &Waveform, row: u64) -> i128 {
     let after = waveform.offset + waveform.increment * row as f64;
     // Saturates, because a file may contain any number.
     let start = waveform.start.map_or(0, TdmsTime::unix_nanos);

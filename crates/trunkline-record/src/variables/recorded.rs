@@ -23,19 +23,23 @@ pub(super) struct Recorded {
     /// In a series: updates in a segment that is not in the file yet.
     pending: Columns,
     pub(super) gaps: Gaps,
-    /// Number of rows of this file: including waiting ones, in the file, and durable.
+    /// Number of rows of this file, including waiting ones.
     rows: u64,
+    /// Number of rows that are in the file.
     rows_in_file: u64,
+    /// Number of rows that are durable.
     rows_on_disk: u64,
-    /// Number of rows copied from the previous file, and number of updates in all previous files.
+    /// Number of rows copied from the previous file.
     carried: u64,
+    /// Number of updates in all previous files.
     series_row: u64,
     /// True if its first update predates the recording.
     pub(super) is_initial: bool,
-    /// In a series: the last update in the file, the last one in the pending segment, and the last
-    /// one that is waiting.
+    /// In a series: the last update in the file.
     last_in_file: Option<Sample>,
+    /// In a series: the last update in the pending segment.
     last_pending: Option<Sample>,
+    /// In a series: the last update that is waiting.
     last: Option<Sample>,
 }
 
@@ -56,7 +60,8 @@ impl Channels {
     ) -> Result<Self, WriteError> {
         let time = writer.channel(name.clone(), TIME, TdmsType::Time)?;
         let columns = layout.columns.iter();
-        let values = columns.map(|one| writer.channel(name.clone(), &*one.name, one.data_type));
+        let values =
+            columns.map(|column| writer.channel(name.clone(), &*column.name, column.data_type));
         let values = values.collect::<Result<_, _>>()?;
         let quality = match row_kind {
             RowKind::Updates => Some(writer.channel(name.clone(), QUALITY, TdmsType::U32)?),
@@ -112,7 +117,7 @@ impl Recorded {
     ) -> Result<(), WriteError> {
         if self.unit.as_bytes() != unit.as_bytes() {
             self.unit = Text::from(unit);
-            writer.set(&self.place_of_unit(), UNIT, self.unit.clone())?;
+            writer.set(&self.object_with_unit(), UNIT, self.unit.clone())?;
         }
         if self.description.as_bytes() != description.as_bytes() {
             self.description = Text::from(description);
@@ -122,7 +127,7 @@ impl Recorded {
     }
 
     /// Returns the object with the unit: the channel of values, or the group if values have parts.
-    fn place_of_unit(&self) -> ObjectPath {
+    fn object_with_unit(&self) -> ObjectPath {
         match self.layout.in_unit() {
             Some(column) => ObjectPath::channel(self.group.name(), &*column.name),
             None => self.group.clone(),
@@ -174,9 +179,9 @@ impl Recorded {
     }
 
     /// Records that the file has accepted the segment.
-    pub(super) fn written(&mut self) {
+    pub(super) fn mark_written(&mut self) {
         self.pending.clear();
-        self.gaps.written();
+        self.gaps.mark_written();
         self.rows_in_file = self.rows - self.waiting.times.len() as u64;
         if let Some(last) = self.last_pending.take() {
             self.last_in_file = Some(last);
@@ -192,7 +197,7 @@ impl Recorded {
     }
 
     /// Records that the content of the file is durable.
-    pub(super) fn synced(&mut self) {
+    pub(super) fn mark_synced(&mut self) {
         self.rows_on_disk = self.rows_in_file;
     }
 
@@ -208,24 +213,24 @@ impl Recorded {
         let text = Text::from(self.data_type.to_string());
         writer.set(&self.group, TYPE, text)?;
         if !self.unit.as_bytes().is_empty() {
-            writer.set(&self.place_of_unit(), UNIT, self.unit.clone())?;
+            writer.set(&self.object_with_unit(), UNIT, self.unit.clone())?;
         }
         if !self.description.as_bytes().is_empty() {
             writer.set(&self.group, DESCRIPTION, self.description.clone())?;
         }
-        let is_unsafe = !is_removed && self.rows_on_disk < self.rows_in_file;
-        let missing = match (is_removed, is_unsafe) {
+        let is_unsynced = !is_removed && self.rows_on_disk < self.rows_in_file;
+        let missing = match (is_removed, is_unsynced) {
             // The last update is copied to the new file.
             (true, _) => {
-                let own = self.rows_in_file.saturating_sub(self.carried);
-                Some(own.saturating_sub(u64::from(self.last_in_file.is_some())))
+                let new_rows = self.rows_in_file.saturating_sub(self.carried);
+                Some(new_rows.saturating_sub(u64::from(self.last_in_file.is_some())))
             }
             (false, true) => None,
             (false, false) => Some(0),
         };
         let mut waiting = Columns::of(&self.layout);
-        let before = self.rows_in_file;
-        self.series_row += before.saturating_sub(self.carried);
+        let rows_in_file = self.rows_in_file;
+        self.series_row += rows_in_file.saturating_sub(self.carried);
         self.carried = 0;
         if let Some(sample) = &self.last_in_file {
             push(&mut waiting, &self.layout, sample);
@@ -238,7 +243,7 @@ impl Recorded {
         self.last = self.last.take().or(last_pending);
         self.rows = self.waiting.times.len() as u64;
         (self.rows_in_file, self.rows_on_disk) = (0, 0);
-        self.gaps.continue_in(before, self.carried, missing);
+        self.gaps.continue_in(rows_in_file, self.carried, missing);
         writer.set(&self.group, SERIES_ROW, self.series_row)?;
         if self.carried > 0 {
             writer.set(&self.group, CARRIED, self.carried)?;

@@ -56,25 +56,28 @@ pub struct VariableRecording<S> {
     variables: Vec<Recorded>,
     by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
-    waiting: usize,
+    waiting_bytes: usize,
     waiting_updates: u64,
-    /// A segment that is not in the file yet, the number of its updates, and the memory that they
-    /// used while waiting.
+    /// A segment that is not in the file yet.
     pending: Vec<u8>,
+    /// Number of updates in `pending`.
     pending_updates: u64,
+    /// Memory that these updates used while waiting, in bytes.
     pending_bytes: usize,
     /// True if the recording may continue in another file. Updates are then kept until this file
     /// contains them.
     is_series: bool,
-    /// Size of this file in bytes, and number of its updates that no previous file contains.
+    /// Size of this file in bytes.
     file_bytes: u64,
+    /// Number of updates in this file that no previous file contains.
     file_updates: u64,
     /// The system's error number if syncing this file failed.
     sync_failure: Option<i32>,
     /// Updates in previous files that may not survive a power loss.
-    unsafe_updates: u64,
-    /// The files' locations if their names no longer refer to them.
+    unsynced_updates: u64,
+    /// The file's location if its name no longer refers to it.
     moved_file: Option<MovedFile>,
+    /// The same for the checksum file.
     moved_sums_file: Option<MovedFile>,
     progress: VariableProgress,
 }
@@ -91,7 +94,7 @@ impl<S: Segments> VariableRecording<S> {
             variables: Vec::new(),
             by_name: HashMap::new(),
             waiting_bytes_max: waiting_bytes_max.min(WAITING_BYTES_MAX),
-            waiting: 0,
+            waiting_bytes: 0,
             waiting_updates: 0,
             pending: Vec::new(),
             pending_updates: 0,
@@ -100,7 +103,7 @@ impl<S: Segments> VariableRecording<S> {
             file_bytes: 0,
             file_updates: 0,
             sync_failure: None,
-            unsafe_updates: 0,
+            unsynced_updates: 0,
             moved_file: None,
             moved_sums_file: None,
             progress: VariableProgress::default(),
@@ -108,14 +111,14 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// Same as [`new`](Self::new), for the first file of a series.
-    pub(super) fn of_series(out: S, waiting_bytes_max: usize) -> Self {
+    pub(super) fn for_series(out: S, waiting_bytes_max: usize) -> Self {
         Self {
             is_series: true,
             ..Self::new(out, waiting_bytes_max)
         }
     }
 
-    pub(super) fn of_elements(self) -> Self {
+    pub(super) fn for_elements(self) -> Self {
         Self {
             row_kind: RowKind::Elements,
             ..self
@@ -135,8 +138,8 @@ impl<S: Segments> VariableRecording<S> {
     ) -> Result<VariableId, VariableRecordError> {
         let group = ObjectPath::group(name);
         if let Some(id) = self.by_name.get(&group) {
-            let before = self.variables.get(id.0 as usize);
-            return match before.is_some_and(|one| one.data_type == *data_type) {
+            let existing = self.variables.get(id.0 as usize);
+            return match existing.is_some_and(|recorded| recorded.data_type == *data_type) {
                 true => Ok(*id),
                 false => Err(VariableRecordError::OtherType {
                     name: name.to_owned(),
@@ -144,8 +147,13 @@ impl<S: Segments> VariableRecording<S> {
             };
         }
         let layout = layout_of(name, data_type)?;
-        let (of, writer) = (data_type.clone(), &mut self.writer);
-        let recorded = Recorded::new(group.clone(), of, layout, self.row_kind, writer);
+        let recorded = Recorded::new(
+            group.clone(),
+            data_type.clone(),
+            layout,
+            self.row_kind,
+            &mut self.writer,
+        );
         let recorded = recorded.map_err(|source| format_error(&group, source))?;
         // The number of variables fits in a `u32`, because they all fit in one file.
         let id = VariableId(self.variables.len() as u32);
@@ -163,10 +171,10 @@ impl<S: Segments> VariableRecording<S> {
         unit: &str,
         description: &str,
     ) -> Result<(), VariableRecordError> {
-        let one = self.variables.get_mut(variable.0 as usize);
-        let one = one.ok_or(VariableRecordError::Unknown)?;
-        let described = one.describe(unit, description, &mut self.writer);
-        described.map_err(|source| format_error(&one.group, source))
+        let recorded = self.variables.get_mut(variable.0 as usize);
+        let recorded = recorded.ok_or(VariableRecordError::Unknown)?;
+        let result = recorded.describe(unit, description, &mut self.writer);
+        result.map_err(|source| format_error(&recorded.group, source))
     }
 
     /// Sets a property of a variable. It is written with the next segment of this file.
@@ -176,10 +184,10 @@ impl<S: Segments> VariableRecording<S> {
         name: &str,
         value: impl Into<PropertyValue>,
     ) -> Result<(), VariableRecordError> {
-        let one = self.variables.get(variable.0 as usize);
-        let one = one.ok_or(VariableRecordError::Unknown)?;
-        let set = self.writer.set(&one.group, name, value);
-        set.map_err(|source| format_error(&one.group, source))
+        let recorded = self.variables.get(variable.0 as usize);
+        let recorded = recorded.ok_or(VariableRecordError::Unknown)?;
+        let result = self.writer.set(&recorded.group, name, value);
+        result.map_err(|source| format_error(&recorded.group, source))
     }
 
     /// Accepts an update that follows `lost` missing updates.
@@ -232,10 +240,11 @@ impl<S: Segments> VariableRecording<S> {
         sample: &Sample,
         bytes: usize,
     ) -> Result<(), VariableRecordError> {
-        let one = self.variables.get_mut(variable.0 as usize);
-        one.ok_or(VariableRecordError::Unknown)?
+        let recorded = self.variables.get_mut(variable.0 as usize);
+        recorded
+            .ok_or(VariableRecordError::Unknown)?
             .push(sample, self.is_series);
-        self.waiting += bytes;
+        self.waiting_bytes += bytes;
         self.waiting_updates += 1;
         self.progress.updates += 1;
         Ok(())
@@ -243,7 +252,7 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Returns true if the maximum number of bytes is waiting.
     pub(super) fn is_at_limit(&self) -> bool {
-        self.waiting >= self.waiting_bytes_max && self.waiting > 0
+        self.waiting_bytes >= self.waiting_bytes_max && self.waiting_bytes > 0
     }
 
     /// Accepts the value that a variable had when its recording began, which may be old. If it is
@@ -254,24 +263,24 @@ impl<S: Segments> VariableRecording<S> {
         sample: &Sample,
         lost: &Lost,
     ) -> Result<(), VariableRecordError> {
-        let one = self.variables.get(variable.0 as usize);
-        let is_first = one.is_some_and(|one| one.rows() == 0);
+        let recorded = self.variables.get(variable.0 as usize);
+        let is_first = recorded.is_some_and(|recorded| recorded.rows() == 0);
         self.take(variable, sample, lost)?;
-        if let Some(one) = self
+        if let Some(recorded) = self
             .variables
             .get_mut(variable.0 as usize)
             .filter(|_| is_first)
         {
-            one.is_initial = true;
-            let set = self.writer.set(&one.group, INITIAL, 1_u64);
-            set.map_err(|source| format_error(&one.group, source))?;
+            recorded.is_initial = true;
+            let result = self.writer.set(&recorded.group, INITIAL, 1_u64);
+            result.map_err(|source| format_error(&recorded.group, source))?;
         }
         Ok(())
     }
 
     /// Returns true if `bytes` more would exceed the limit.
     fn is_full(&self, bytes: usize) -> bool {
-        self.waiting > 0 && self.waiting + bytes > self.waiting_bytes_max
+        self.waiting_bytes > 0 && self.waiting_bytes + bytes > self.waiting_bytes_max
     }
 
     /// Returns true if the waiting updates must be written before an update can be accepted.
@@ -280,14 +289,14 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     fn check(&self, variable: VariableId, sample: &Sample) -> Result<(), VariableRecordError> {
-        let one = self.variables.get(variable.0 as usize);
-        let one = one.ok_or(VariableRecordError::Unknown)?;
-        let name = || one.group.name().to_string();
-        if !sample.value.has_type(&one.data_type) {
+        let recorded = self.variables.get(variable.0 as usize);
+        let recorded = recorded.ok_or(VariableRecordError::Unknown)?;
+        let name = || recorded.group.name().to_string();
+        if !sample.value.has_type(&recorded.data_type) {
             return Err(VariableRecordError::OtherType { name: name() });
         }
         // Playback applies the same limit, so no value of a recording needs more memory.
-        let is_fixed = one.data_type.fixed_size().is_some();
+        let is_fixed = recorded.data_type.fixed_size().is_some();
         match is_fixed || encoded_len(&sample.value) <= VALUE_BYTES_MAX {
             true => Ok(()),
             false => Err(VariableRecordError::TooLong { name: name() }),
@@ -301,11 +310,11 @@ impl<S: Segments> VariableRecording<S> {
         variable: VariableId,
         lost: Option<u64>,
     ) -> Result<(), VariableRecordError> {
-        let one = self.variables.get_mut(variable.0 as usize);
-        let one = one.ok_or(VariableRecordError::Unknown)?;
+        let recorded = self.variables.get_mut(variable.0 as usize);
+        let recorded = recorded.ok_or(VariableRecordError::Unknown)?;
         self.progress.lost += lost.unwrap_or(0);
         self.progress.unknown_gaps += u64::from(lost.is_none());
-        one.gaps.lose(lost);
+        recorded.gaps.add_missing(lost);
         Ok(())
     }
 
@@ -315,25 +324,28 @@ impl<S: Segments> VariableRecording<S> {
     /// [`VariableRecordError::File`]: nothing was written, and the updates remain in memory.
     pub fn write_out(&mut self) -> Result<(), VariableRecordError> {
         self.write_pending()?;
-        for one in &mut self.variables {
-            let gaps = one.gaps.describe(&one.group, &mut self.writer);
-            gaps.map_err(|source| format_error(&one.group, source))?;
+        for recorded in &mut self.variables {
+            let gaps = recorded.gaps.describe(&recorded.group, &mut self.writer);
+            gaps.map_err(|source| format_error(&recorded.group, source))?;
         }
-        let waiting = self.variables.iter().filter(|one| one.is_waiting());
+        let waiting = self
+            .variables
+            .iter()
+            .filter(|recorded| recorded.is_waiting());
         let data: Vec<(ChannelId, Data<'_>)> = waiting.flat_map(Recorded::data).collect();
         let written = self
             .writer
             .write(&data, Arrangement::Contiguous, &mut self.pending);
         written.map_err(|source| format_error(&ObjectPath::group("the recording"), source))?;
-        for one in &mut self.variables {
-            one.begin_segment(self.is_series);
+        for recorded in &mut self.variables {
+            recorded.begin_segment(self.is_series);
         }
         self.pending_updates = std::mem::take(&mut self.waiting_updates);
         self.pending_bytes = match self.is_series {
-            true => self.waiting,
+            true => self.waiting_bytes,
             false => 0,
         };
-        self.waiting = 0;
+        self.waiting_bytes = 0;
         self.write_pending()?;
         self.check_place()
     }
@@ -369,7 +381,7 @@ impl<S: Segments> VariableRecording<S> {
         self.out.room()
     }
 
-    /// Returns the same for the checksum file.
+    /// Returns the location of the checksum file, like [`moved_file`](Self::moved_file).
     pub fn moved_sums_file(&self) -> Option<&MovedFile> {
         self.moved_sums_file.as_ref()
     }
@@ -383,7 +395,7 @@ impl<S: Segments> VariableRecording<S> {
         self.file_bytes += self.pending.len() as u64;
         self.pending.clear();
         self.pending_bytes = 0;
-        self.variables.iter_mut().for_each(Recorded::written);
+        self.variables.iter_mut().for_each(Recorded::mark_written);
         self.file_updates += self.pending_updates;
         self.progress.in_file += std::mem::take(&mut self.pending_updates);
         Ok(())
@@ -412,8 +424,8 @@ impl<S: Segments> VariableRecording<S> {
             let on_disk = self.progress.on_disk;
             return Err(VariableRecordError::Sync { os_error, on_disk });
         }
-        self.progress.on_disk = self.progress.in_file - self.unsafe_updates;
-        self.variables.iter_mut().for_each(Recorded::synced);
+        self.progress.on_disk = self.progress.in_file - self.unsynced_updates;
+        self.variables.iter_mut().for_each(Recorded::mark_synced);
         self.check_place()
     }
 
@@ -424,35 +436,35 @@ impl<S: Segments> VariableRecording<S> {
         self.writer = writer_of(&out);
         self.out = out;
         let is_removed = self.is_removed();
-        let of_removed = match is_removed {
+        let removed_updates = match is_removed {
             true => self.file_updates,
             false => 0,
         };
         self.progress.on_disk = self.counted().on_disk;
-        self.progress.in_file -= of_removed;
+        self.progress.in_file -= removed_updates;
         // Updates that are copied count again once the next file is written.
-        let mut copied_updates = of_removed;
+        let mut copied_updates = removed_updates;
         (self.moved_file, self.moved_sums_file) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
         self.sync_failure = None;
         self.pending.clear();
-        self.waiting += std::mem::take(&mut self.pending_bytes);
+        self.waiting_bytes += std::mem::take(&mut self.pending_bytes);
         self.waiting_updates += std::mem::take(&mut self.pending_updates);
-        for one in &mut self.variables {
-            let missing = one.continue_in(&mut self.writer, is_removed);
-            let missing = missing.map_err(|source| format_error(&one.group, source))?;
+        for recorded in &mut self.variables {
+            let missing = recorded.continue_in(&mut self.writer, is_removed);
+            let missing = missing.map_err(|source| format_error(&recorded.group, source))?;
             self.progress.unknown_gaps += u64::from(missing.is_none());
             self.progress.lost += missing.unwrap_or(0);
             copied_updates -= missing.unwrap_or(0);
         }
         self.waiting_updates += copied_updates;
-        self.unsafe_updates = self.progress.in_file - self.progress.on_disk;
+        self.unsynced_updates = self.progress.in_file - self.progress.on_disk;
         Ok(())
     }
 
     /// Returns true if everything in this file is durable.
     pub(super) fn is_on_disk(&self) -> bool {
-        let is_safe = self.progress.in_file - self.progress.on_disk == self.unsafe_updates;
+        let is_safe = self.progress.in_file - self.progress.on_disk == self.unsynced_updates;
         is_safe && !self.is_removed()
     }
 
@@ -470,7 +482,7 @@ impl<S: Segments> VariableRecording<S> {
     pub(super) fn has_something_waiting(&self) -> bool {
         let mut variables = self.variables.iter();
         self.waiting_updates + self.pending_updates > 0
-            || variables.any(|one| one.gaps.are_waiting())
+            || variables.any(|recorded| recorded.gaps.are_waiting())
     }
 
     /// Same as [`sync`](Self::sync); in addition, updates missing after the last one of a variable
@@ -480,8 +492,8 @@ impl<S: Segments> VariableRecording<S> {
     /// # Errors
     /// Same as [`sync`](Self::sync); the call may be repeated.
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
-        for one in &mut self.variables {
-            one.gaps.note(one.rows());
+        for recorded in &mut self.variables {
+            recorded.gaps.note(recorded.rows());
         }
         let written = self.write_out();
         let synced = self.sync_file();
@@ -494,16 +506,16 @@ impl<S: Segments> VariableRecording<S> {
             std::mem::take(&mut self.waiting_updates) + std::mem::take(&mut self.pending_updates);
         self.progress.lost += updates;
         self.pending.clear();
-        (self.waiting, self.pending_bytes) = (0, 0);
-        for one in &mut self.variables {
-            one.discard_waiting();
+        (self.waiting_bytes, self.pending_bytes) = (0, 0);
+        for recorded in &mut self.variables {
+            recorded.discard_waiting();
         }
         updates
     }
 
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
-            waiting_bytes: self.waiting + self.pending_bytes + self.pending.len(),
+            waiting_bytes: self.waiting_bytes + self.pending_bytes + self.pending.len(),
             ..self.counted()
         }
     }
@@ -516,7 +528,7 @@ impl<S: Segments> VariableRecording<S> {
         let in_file = self.progress.in_file - self.file_updates;
         VariableProgress {
             in_file,
-            on_disk: self.progress.on_disk.min(in_file - self.unsafe_updates),
+            on_disk: self.progress.on_disk.min(in_file - self.unsynced_updates),
             lost: self.progress.lost + self.file_updates,
             ..self.progress
         }

@@ -55,7 +55,7 @@ pub struct VariableSeries<S, O> {
     rotation: Option<Rotation>,
     number: u32,
     /// When the first update was written to the file.
-    since: Duration,
+    started_at: Duration,
     /// True if the file accepts no more data and the next one does not exist yet.
     is_over: bool,
     ended: EndedFiles<EndedVariables>,
@@ -78,7 +78,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     ) -> io::Result<Self> {
         let out = open(1)?;
         let recording = match rotation {
-            Some(_) => VariableRecording::of_series(out, waiting_bytes_max),
+            Some(_) => VariableRecording::for_series(out, waiting_bytes_max),
             None => VariableRecording::new(out, waiting_bytes_max),
         };
         Ok(Self {
@@ -86,7 +86,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             open,
             rotation,
             number: 1,
-            since: now,
+            started_at: now,
             is_over: false,
             ended: EndedFiles::default(),
             omitted: OmittedVariableFiles::default(),
@@ -102,7 +102,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     ) -> io::Result<Self> {
         let series = Self::start(open, rotation, waiting_bytes_max, now)?;
         Ok(Self {
-            recording: series.recording.of_elements(),
+            recording: series.recording.for_elements(),
             ..series
         })
     }
@@ -222,7 +222,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     ) -> Result<(), VariableRecordError> {
         if self.recording.file_updates() == 0 {
             // The age of a file counts from its first update.
-            self.since = now;
+            self.started_at = now;
         }
         if self.is_over || self.is_due(now) {
             return self.write_in_next(now, write);
@@ -231,7 +231,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             Err(error) if self.rotation.is_some() && has_failed(&error) => {
                 self.write_in_next(now, write)
             }
-            done => done,
+            result => result,
         }
     }
 
@@ -252,7 +252,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// Returns true if it is time for the next file and there is something to write to it.
     fn is_due(&self, now: Duration) -> bool {
         self.rotation.is_some_and(|rotation| {
-            let age = now.saturating_sub(self.since);
+            let age = now.saturating_sub(self.started_at);
             let is_over =
                 self.recording.file_bytes() >= rotation.bytes_max || age >= rotation.age_max;
             let has_own = self.recording.file_updates() > 0;
@@ -277,7 +277,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             self.omitted.not_on_disk += u32::from(!omitted.is_on_disk);
         }
         self.number += 1;
-        self.since = now;
+        self.started_at = now;
         self.is_over = false;
         Ok(())
     }

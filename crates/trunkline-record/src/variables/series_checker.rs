@@ -11,7 +11,7 @@ use crate::playback::PlaybackError;
 
 /// Number of variables of a file whose last update is compared with the one copied to the next
 /// file. Update counts are compared for all variables.
-const COMPARED: usize = 64;
+const COMPARED_MAX: usize = 64;
 
 /// The variables of a series, and the state after the files examined so far.
 #[derive(Debug, Default)]
@@ -38,9 +38,10 @@ struct SeriesState {
 pub(super) struct Continuation {
     /// The number that each of the file's variables has in the series.
     pub(super) numbers: Vec<usize>,
-    /// Number of updates missing before the file, and number of variables they belong to.
+    /// Number of updates missing before the file.
     pub(super) missing: u64,
-    pub(super) missing_of: u64,
+    /// Number of variables that have missing updates.
+    pub(super) affected_variables: u64,
 }
 
 impl SeriesChecker {
@@ -60,70 +61,80 @@ impl SeriesChecker {
         let mut continuation = Continuation {
             numbers: Vec::with_capacity(file.readers.len()),
             missing: 0,
-            missing_of: 0,
+            affected_variables: 0,
         };
         let may_miss = are_files_missing || !self.is_whole;
-        let mut is_here = vec![false; self.variables.len()];
-        for at in 0..file.readers.len() {
-            let (Some(reader), Some(variable)) = (file.readers.get(at), file.variables.get(at))
+        let mut is_present = vec![false; self.variables.len()];
+        for index in 0..file.readers.len() {
+            let (Some(reader), Some(variable)) =
+                (file.readers.get(index), file.variables.get(index))
             else {
                 continue;
             };
             let number = self.number(reader, variable, file)?;
-            if let Some(is_here) = is_here.get_mut(number) {
-                *is_here = true;
+            if let Some(is_present) = is_present.get_mut(number) {
+                *is_present = true;
             }
             let state = self.states.get(number).copied().unwrap_or_default();
-            let begin = match self.files {
+            let first_number = match self.files {
                 0 => reader
                     .in_series
                     .row
                     .map_or(0, |row| row.saturating_sub(reader.in_series.carried)),
-                _ => begin(reader, variable, state, may_miss, file)?,
+                _ => first_number(reader, variable, state, may_miss, file)?,
             };
             let missing = match self.files {
                 0 => 0,
-                _ => begin.saturating_sub(state.updates),
+                _ => first_number.saturating_sub(state.updates),
             };
             continuation.missing = continuation.missing.saturating_add(missing);
-            continuation.missing_of += u64::from(missing > 0);
+            continuation.affected_variables += u64::from(missing > 0);
             let skip = match self.files {
                 0 => 0,
-                _ => state.updates.saturating_sub(begin).min(reader.updates),
+                _ => state
+                    .updates
+                    .saturating_sub(first_number)
+                    .min(reader.updates),
             };
-            let is_compared = at < COMPARED && reader.updates > 0;
+            let is_compared = index < COMPARED_MAX && reader.updates > 0;
             if skip > 0
                 && is_compared
                 && let Some(last) = state.last
                 && file.time_of(reader, skip - 1)? != Some(last)
             {
                 let name = &variable.name;
-                let what =
+                let difference =
                     format!("its copy of the last update of {name} differs from the original");
-                return Err(other(file, what));
+                return Err(does_not_continue(file, difference));
             }
             let last = match is_compared {
                 true => file.time_of(reader, reader.updates - 1)?,
                 false => state.last.filter(|_| reader.updates == 0),
             };
-            let updates = begin.saturating_add(reader.updates).max(state.updates);
+            let updates = first_number
+                .saturating_add(reader.updates)
+                .max(state.updates);
             if let Some(state) = self.states.get_mut(number) {
                 *state = SeriesState { updates, last };
             }
-            if let Some(reader) = file.readers.get_mut(at) {
+            if let Some(reader) = file.readers.get_mut(index) {
                 reader.skip = skip;
             }
             continuation.numbers.push(number);
         }
         let has_updates = file.readers.iter().any(|reader| reader.updates > 0);
-        let gone = is_here.iter().zip(&self.states).zip(&self.variables);
-        let gone = gone
-            .filter(|((is_here, state), _)| !**is_here && state.updates > 0)
+        let lacking = is_present.iter().zip(&self.states).zip(&self.variables);
+        let lacking = lacking
+            .filter(|((is_present, state), _)| !**is_present && state.updates > 0)
             .map(|(_, variable)| &variable.name);
         let is_whole = file.cut_off().is_none();
-        if let Some(name) = gone.into_iter().next().filter(|_| has_updates && is_whole) {
-            let what = format!("it lacks the variable {name}, which they have");
-            return Err(other(file, what));
+        if let Some(name) = lacking
+            .into_iter()
+            .next()
+            .filter(|_| has_updates && is_whole)
+        {
+            let difference = format!("it lacks the variable {name}, which they have");
+            return Err(does_not_continue(file, difference));
         }
         self.files += 1;
         self.is_whole = is_whole;
@@ -137,22 +148,22 @@ impl SeriesChecker {
         variable: &PlayedVariable,
         file: &Opened,
     ) -> Result<usize, PlaybackError> {
-        if let Some(number) = self.numbers.get(&reader.place) {
-            let known = self.variables.get(*number);
-            return match known.filter(|known| known.data_type != variable.data_type) {
+        if let Some(number) = self.numbers.get(&reader.object) {
+            let existing = self.variables.get(*number);
+            return match existing.filter(|existing| existing.data_type != variable.data_type) {
                 None => Ok(*number),
-                Some(known) => {
-                    let (name, here) = (&variable.name, &variable.data_type);
-                    let what = format!(
-                        "{name} has the type {here}, but had the type {} before",
-                        known.data_type
+                Some(existing) => {
+                    let (name, data_type) = (&variable.name, &variable.data_type);
+                    let difference = format!(
+                        "{name} has the type {data_type}, but had the type {} before",
+                        existing.data_type
                     );
-                    Err(other(file, what))
+                    Err(does_not_continue(file, difference))
                 }
             };
         }
         let number = self.variables.len();
-        self.numbers.insert(reader.place.clone(), number);
+        self.numbers.insert(reader.object.clone(), number);
         self.states.push(SeriesState::default());
         self.variables.push(PlayedVariable {
             updates: 0,
@@ -167,37 +178,39 @@ impl SeriesChecker {
 }
 
 /// Returns the number that a file's first update has in the series.
-fn begin(
+fn first_number(
     reader: &VariableReader,
     variable: &PlayedVariable,
     state: SeriesState,
     may_miss: bool,
     file: &Opened,
 ) -> Result<u64, PlaybackError> {
-    let (name, there) = (&variable.name, state.updates);
+    let (name, known_updates) = (&variable.name, state.updates);
     let Some(row) = reader.in_series.row else {
-        return match there {
+        return match known_updates {
             // The variable is new.
             0 => Ok(0),
             _ => {
-                let what = format!("it does not state how many updates of {name} they have");
-                Err(other(file, what))
+                let difference = format!("it does not state how many updates of {name} they have");
+                Err(does_not_continue(file, difference))
             }
         };
     };
-    let begin = row.checked_sub(reader.in_series.carried);
-    match begin.filter(|_| there == row || there < row && may_miss) {
-        Some(begin) => Ok(begin),
+    let first_number = row.checked_sub(reader.in_series.carried);
+    match first_number.filter(|_| known_updates == row || known_updates < row && may_miss) {
+        Some(first_number) => Ok(first_number),
         None => {
-            let what = format!("it states {row} updates of {name} for them, but they have {there}");
-            Err(other(file, what))
+            let difference = format!(
+                "it states {row} updates of {name} for them, but they have {known_updates}"
+            );
+            Err(does_not_continue(file, difference))
         }
     }
 }
 
-fn other(file: &Opened, what: String) -> PlaybackError {
+fn does_not_continue(file: &Opened, difference: String) -> PlaybackError {
     PlaybackError::OtherSeries {
         path: file.path.clone(),
-        what,
+        difference,
     }
 }

@@ -109,13 +109,13 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
                 if let Some(due) = pacer.next_due()? {
                     pacer.take(due, 1)?;
                 }
-                pacer.late(now)?;
-                pacer.hold(now);
+                pacer.postpone_to(now)?;
+                pacer.postpone_by(now);
             }
         }
     }
     let row_bytes = recording.row_bytes();
-    let made = RegionMemory::to_play(row_bytes, 64, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_playback(row_bytes, 64, PagesWanted::Ordinary, 4);
     let Ok((memory, ring, drain)) = made else {
         return Ok(());
     };

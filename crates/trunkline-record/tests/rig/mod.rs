@@ -28,7 +28,7 @@ pub struct Ring {
 pub type Sut = TdmsRecording;
 
 pub fn ring(rows: usize) -> Ring {
-    let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_recording(ROW, rows, PagesWanted::Ordinary, 16);
     let (memory, filler, reader) = made.unwrap();
     Ring {
         memory,
@@ -100,16 +100,16 @@ pub fn numbers<R: ReadAt>(file: R) -> Vec<i64> {
     numbers
 }
 
-/// Asserts that the file holds a prefix of the rows, at least `least` and at most `most`. Returns
-/// their number.
-pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
+/// Asserts that the file holds a prefix of the rows, at least `rows_min` and at most `rows_max`.
+/// Returns their number.
+pub fn assert_prefix<R: ReadAt>(file: R, rows_min: u64, rows_max: u64) -> u64 {
     let numbers = numbers(file);
     let is_prefix = numbers.iter().copied().eq(0..numbers.len() as i64);
     assert!(is_prefix, "a value that was never recorded: {numbers:?}");
     let count = numbers.len() as u64;
     assert!(
-        (least..=most).contains(&count),
-        "{count} rows, {least} to {most}"
+        (rows_min..=rows_max).contains(&count),
+        "{count} rows, {rows_min} to {rows_max}"
     );
     count
 }
@@ -117,21 +117,21 @@ pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
 /// Returns true if a reader that follows the lead-ins, as npTDMS does, finds one at every position:
 /// the file ends between two segments, or with an incomplete one.
 pub fn has_no_gap(file: &[u8]) -> bool {
-    let mut at = 0_u64;
+    let mut position = 0_u64;
     while let Some(lead_in) = file
-        .get(at as usize..)
+        .get(position as usize..)
         .and_then(|rest| rest.first_chunk::<28>())
     {
-        let number = |from: usize| u64::from_le_bytes(*lead_in[from..].first_chunk().unwrap());
+        let number = |offset: usize| u64::from_le_bytes(*lead_in[offset..].first_chunk().unwrap());
         let (length, metadata) = (number(12), number(20));
-        let (begin, end) = (at + 28, file.len() as u64);
-        let next = begin.checked_add(length).filter(|next| *next <= end);
+        let (body, end) = (position + 28, file.len() as u64);
+        let next = body.checked_add(length).filter(|next| *next <= end);
         match next {
             _ if !lead_in.starts_with(b"TDSm") => return false,
-            Some(next) => at = next,
+            Some(next) => position = next,
             // The file must end within the metadata; otherwise readers treat the bytes after it as
             // values.
-            None => return begin.checked_add(metadata).is_none_or(|data| data > end),
+            None => return body.checked_add(metadata).is_none_or(|data| data > end),
         }
     }
     true

@@ -133,7 +133,7 @@ impl RegionMemory {
     }
 
     /// Creates memory and both ends for a recording in one process.
-    pub fn to_record(
+    pub fn for_recording(
         element_bytes: usize,
         capacity: usize,
         pages: PagesWanted,
@@ -147,7 +147,7 @@ impl RegionMemory {
     }
 
     /// Creates memory and both ends for playback in one process.
-    pub fn to_play(
+    pub fn for_playback(
         element_bytes: usize,
         capacity: usize,
         pages: PagesWanted,

@@ -68,7 +68,7 @@ fn describe(context: &Context, variable: &Variable) -> VariableInfo {
         properties: (**variable.properties()).clone(),
         sequence: update.sequence,
         engine_timestamp: update.engine_timestamp,
-        upstream: variable.ledger(),
+        write_ledger: variable.ledger(),
         subscribers: variable.subscribers() as u64,
         last_writer: context
             .engine

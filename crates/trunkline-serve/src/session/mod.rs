@@ -9,7 +9,7 @@ use trunkline_proto::limits::FRAME_MAX_MIN;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
-    Agreement, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, Throughput,
+    Agreement, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, ThroughputMode,
 };
 use trunkline_types::text::is_unprintable;
 use trunkline_types::{Moment, Tick, Timestamp};
@@ -192,7 +192,7 @@ impl Session {
 
     /// Starts throughput mode if the client requests it and both ends have the feature. Returns the
     /// granted terms.
-    fn begin_to_gather(&mut self, hello: &Hello, agreement: &Agreement) -> Option<Throughput> {
+    fn begin_to_gather(&mut self, hello: &Hello, agreement: &Agreement) -> Option<ThroughputMode> {
         let asked = hello.throughput?;
         if !agreement.features.contains(Features::THROUGHPUT) {
             return None;
@@ -204,7 +204,12 @@ impl Session {
         Some(terms)
     }
 
-    fn welcome(&mut self, agreement: &Agreement, throughput: Option<Throughput>, resumed: bool) {
+    fn welcome(
+        &mut self,
+        agreement: &Agreement,
+        throughput: Option<ThroughputMode>,
+        resumed: bool,
+    ) {
         let options = &self.context.options;
         let welcome = Welcome {
             version: agreement.version,
@@ -244,8 +249,8 @@ impl Session {
                     versions: self.context.options.negotiation.versions,
                     retry_after: None,
                     sentence: format!(
-                        "this port is for Trunkline clients, and what came is not Trunkline's \
-                         protocol ({first_bytes}); check host and port\n"
+                        "this port is for Trunkline clients, and the received bytes are not \
+                         Trunkline's protocol ({first_bytes}); check the host and the port\n"
                     ),
                 };
                 refused.encode(&mut self.context.answers.frames);

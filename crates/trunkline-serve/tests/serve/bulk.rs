@@ -122,7 +122,7 @@ fn variables_that_may_not_be_read_can_be_opened_and_written() {
     world.set("rig/secret", 5.0);
     let mut sut = Pair::on(&world);
     let options = OpenOptions {
-        read: true,
+        include_readings: true,
         describe: true,
         ..OpenOptions::default()
     };
@@ -223,7 +223,7 @@ fn large_answers_are_sent_in_pages_as_they_are_taken() {
     assert!(most < 1 << 20, "{most} bytes waited");
     // Like above, with the answers to an opening.
     let options = OpenOptions {
-        read: true,
+        include_readings: true,
         ..OpenOptions::default()
     };
     let opened = sut.open_with(&refs, options);

@@ -168,7 +168,10 @@ fn non_protocol_peer_gets_an_explanation() {
             sentence.starts_with("this port is for Trunkline clients"),
             "{sentence}"
         );
-        assert!(sentence.contains("check host and port"), "{sentence}");
+        assert!(
+            sentence.contains("check the host and the port"),
+            "{sentence}"
+        );
     }
     let world = world();
     let mut peer = Peer::silent(&world);

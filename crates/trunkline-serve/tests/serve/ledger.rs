@@ -14,7 +14,7 @@ use trunkline_client::{
     ClientOptions, Event, SubscribeOptions, SubscriptionId, VariableRef, Write,
 };
 use trunkline_engine::WriteVerb;
-use trunkline_proto::Throughput;
+use trunkline_proto::ThroughputMode;
 use trunkline_serve::ServeOptions;
 use trunkline_types::{Contract, DataType, Position, Properties, Tick, Value, VariableDefinition};
 
@@ -161,13 +161,13 @@ struct Subscription {
 }
 
 impl Program {
-    fn new(world: &World, throughput: Option<Throughput>) -> Self {
+    fn new(world: &World, throughput_mode: Option<ThroughputMode>) -> Self {
         let options = ClientOptions {
-            throughput,
+            throughput_mode,
             ..client_options()
         };
         let mut pair = Pair::offline(world, ServeOptions::default(), options);
-        pair.gathers = throughput.is_some();
+        pair.gathers = throughput_mode.is_some();
         pair.connect();
         let variables = NAMES.iter().map(|name| pair.variable(name)).collect();
         let subscribe = |(contract, only_changes): (Contract, bool)| Subscription {
@@ -409,7 +409,7 @@ fn run(steps: Vec<Step>) {
     NAMES.iter().for_each(|name| world.set(name, 0.0));
     let mut programs = [
         Program::new(&world, None),
-        Program::new(&world, Some(Throughput::DEFAULT)),
+        Program::new(&world, Some(ThroughputMode::DEFAULT)),
     ];
     for step in steps {
         match step {

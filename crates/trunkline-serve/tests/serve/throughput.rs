@@ -9,7 +9,9 @@ use trunkline_client::{
     WriteOptions,
 };
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::{Endpoint, Fault, FaultCode, Features, FrameKind, Negotiation, Throughput};
+use trunkline_proto::{
+    Endpoint, Fault, FaultCode, Features, FrameKind, Negotiation, ThroughputMode,
+};
 use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_types::{DataType, Tick, Value};
 
@@ -49,17 +51,17 @@ impl Plant {
 
     /// A client that gathers, and whose engine does.
     fn gathering(&self) -> Pair {
-        self.client(Some(Throughput::DEFAULT))
+        self.client(Some(ThroughputMode::DEFAULT))
     }
 
-    fn client(&self, throughput: Option<Throughput>) -> Pair {
+    fn client(&self, throughput_mode: Option<ThroughputMode>) -> Pair {
         let client = ClientOptions {
-            throughput,
+            throughput_mode,
             ..client_options()
         };
         let mut pair = Pair::offline(&self.world, self.serve(), client);
         pair.connect();
-        assert_eq!(pair.client.throughput(), throughput);
+        assert_eq!(pair.client.throughput_mode(), throughput_mode);
         pair
     }
 
@@ -167,9 +169,9 @@ fn requests_writes_and_subscriptions_of_a_process_leave_together() {
 #[test]
 fn buffers_of_variables_are_unchanged_by_throughput_mode() {
     let mut seen = Vec::new();
-    for throughput in [None, Some(Throughput::DEFAULT)] {
+    for throughput_mode in [None, Some(ThroughputMode::DEFAULT)] {
         let plant = Plant::new();
-        let mut sut = plant.client(throughput);
+        let mut sut = plant.client(throughput_mode);
         let ids = ["latest", "last:4", "first:4", "all"].map(|c| follow(&mut sut, "rig/x", c));
         for value in 1..=10 {
             plant.world.set("rig/x", f64::from(value));
@@ -278,7 +280,7 @@ fn flush_follows_writes_that_wait_for_credit() {
         ..plant.serve()
     };
     let client = ClientOptions {
-        throughput: Some(Throughput::DEFAULT),
+        throughput_mode: Some(ThroughputMode::DEFAULT),
         ..client_options()
     };
     let mut sut = Pair::offline(&plant.world, serve, client);
@@ -308,13 +310,13 @@ fn throughput_mode_requires_both_ends() {
             ..plant.serve()
         };
         let client = ClientOptions {
-            throughput: Some(Throughput::DEFAULT),
+            throughput_mode: Some(ThroughputMode::DEFAULT),
             negotiation: client,
             ..client_options()
         };
         let mut sut = Pair::offline(&plant.world, serve, client);
         sut.connect();
-        assert_eq!(sut.client.throughput(), None);
+        assert_eq!(sut.client.throughput_mode(), None);
         let x = sut.variable("rig/x");
         let id = sut.subscribe(&["rig/x"], "all");
         sut.values(id);
@@ -332,7 +334,7 @@ fn throughput_mode_requires_both_ends() {
 fn figures_are_granted_within_the_bounds() {
     let plant = Plant::new();
     let client = ClientOptions {
-        throughput: Some(Throughput {
+        throughput_mode: Some(ThroughputMode {
             bytes: u32::MAX,
             delay: Duration::from_secs(3600),
         }),
@@ -340,11 +342,11 @@ fn figures_are_granted_within_the_bounds() {
     };
     let mut sut = Pair::offline(&plant.world, plant.serve(), client);
     sut.connect();
-    let expected = Throughput {
+    let expected = ThroughputMode {
         bytes: 64 << 10,
         delay: Duration::from_secs(1),
     };
-    assert_eq!(sut.client.throughput(), Some(expected));
+    assert_eq!(sut.client.throughput_mode(), Some(expected));
     // Keep-alives do not wait: neither end takes the other for dead, regardless of how long it
     // gathers.
     sut.pass(Duration::from_secs(60));
@@ -409,7 +411,7 @@ fn writes_that_were_only_gathered_when_the_connection_broke_are_unknown() {
 fn due_data_without_room_waits_only_for_room() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     let options = ClientOptions {
-        throughput: Some(Throughput::DEFAULT),
+        throughput_mode: Some(ThroughputMode::DEFAULT),
         ..client_options()
     };
     let mut sut = Pair::offline(&world, ServeOptions::default(), options);

@@ -11,7 +11,7 @@ use trunkline_client::{
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::write::WriteVerb;
-use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, Throughput};
+use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, ThroughputMode};
 use trunkline_serve::ServeOptions;
 use trunkline_types::alarm::AlarmAction;
 use trunkline_types::history::HistoryQuery;
@@ -34,7 +34,7 @@ fn connected(engine: Negotiation, client: Negotiation) -> Pair {
 fn connected_with(
     engine: Negotiation,
     client: Negotiation,
-    throughput: Option<Throughput>,
+    throughput_mode: Option<ThroughputMode>,
 ) -> Pair {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     world.set("rig/x", 1.0);
@@ -44,7 +44,7 @@ fn connected_with(
     };
     let client = ClientOptions {
         negotiation: client,
-        throughput,
+        throughput_mode,
         ..client_options()
     };
     let mut pair = Pair::offline(&world, serve, client);
@@ -312,8 +312,8 @@ fn nothing_is_gathered_without_throughput_mode() {
         (Negotiation::OURS, without(Features::THROUGHPUT)),
     ];
     for (engine, client) in [engine, client] {
-        let mut sut = connected_with(engine, client, Some(Throughput::DEFAULT));
-        assert_eq!(sut.client.throughput(), None);
+        let mut sut = connected_with(engine, client, Some(ThroughputMode::DEFAULT));
+        assert_eq!(sut.client.throughput_mode(), None);
         let flush = sut.client.flush().unwrap();
         assert!(sut.answer(flush).is_ok());
         assert_eq!(sut.traffic.to_engine.count(FrameKind::Flush), 0);

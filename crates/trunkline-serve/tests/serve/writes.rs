@@ -63,10 +63,10 @@ fn every_write_has_its_outcome() {
     assert_eq!(refused(&outcomes[4]).0, FaultCode::NotWritable);
     assert_eq!(applied(&outcomes[5]), 1);
     assert_eq!(refused(&outcomes[6]).0, FaultCode::WrongType);
-    let range = sut.info(opened[0]).upstream;
+    let range = sut.info(opened[0]).write_ledger;
     assert!(range.is_balanced());
     assert_eq!((range.offered, range.written, range.refused), (2, 1, 1));
-    let deadband = sut.info(opened[1]).upstream;
+    let deadband = sut.info(opened[1]).write_ledger;
     assert_eq!(
         (deadband.offered, deadband.written, deadband.unchanged),
         (2, 1, 1)
@@ -193,8 +193,8 @@ fn write_that_must_not_wait_is_refused_before_it_is_numbered() {
         .count();
     assert_eq!((applied, blocked), (1, 3));
     // An unnumbered write is not counted: no update is missing.
-    let upstream = sut.info(x).upstream;
-    assert_eq!((upstream.offered, upstream.written), (1, 1));
+    let ledger = sut.info(x).write_ledger;
+    assert_eq!((ledger.offered, ledger.written), (1, 1));
     assert_eq!(sut.values(id).len(), 2);
     let outcomes = sut.write_values([attempt(5.0)]);
     assert!(matches!(outcomes[0], WriteOutcome::Applied(p) if p.sequence == 2));

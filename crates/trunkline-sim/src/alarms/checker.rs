@@ -1,8 +1,8 @@
 //! Compares what the engine reports about its alarms with a model of each alarm.
 //!
 //! ```text
-//! values, actions, time --> models --expected--> untold
-//! keeper's steps: entries ------------------------^ compared, in order, each once
+//! values, actions, time --> models --expected--> unreported
+//! keeper's steps: entries --------------------------^ compared, in order, each once
 //!        stored --> journal, durable     compared at each start and with each page
 //! ```
 
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 use trunkline_types::alarm::{
     AlarmAction, AlarmEntry, AlarmJournalPage, AlarmKind, AlarmState, JournalEvent, KeptAlarm,
 };
-use trunkline_types::{Level, Reason};
+use trunkline_types::{Level, Moment, Reason};
 
-use super::model::{At, Kept, Measured, Model, Told};
-use super::plan::{LIBRARY, Watched};
+use super::model::{ExpectedChange, Measured, Model, StoredState};
+use super::plan::{LIBRARY, VariablePlan};
 
 /// The variable and the name of an alarm.
 pub type Key = (String, String);
@@ -41,16 +41,16 @@ pub struct Totals {
 }
 
 /// Returns whether the engine considers the condition of an alarm met.
-pub type Says<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
+pub type EngineCondition<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
 
 /// Reads the variables that alarms refer to.
 #[derive(Clone, Copy)]
-pub struct Referred<'a> {
+pub struct ReferencedValues<'a> {
     pub conditions: &'a dyn Fn(&str) -> Option<bool>,
     pub operands: &'a dyn Fn(&str) -> Option<f64>,
 }
 
-impl std::fmt::Debug for Referred<'_> {
+impl std::fmt::Debug for ReferencedValues<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Referred").finish_non_exhaustive()
     }
@@ -59,23 +59,27 @@ impl std::fmt::Debug for Referred<'_> {
 /// A variable with the models of its alarms.
 #[derive(Debug)]
 struct Variable {
-    watched: Watched,
+    plan: VariablePlan,
     models: Vec<Model>,
     /// True until the variable has a value of this run. Until then its alarms continue as in the earlier run.
-    waits: bool,
+    awaits_value: bool,
     newest: Option<Measured>,
 }
 
-/// Asks the engine where the reference page permits both answers: at the edge of the time of a rate.
-fn asked(says: Says<'_>, name: &str, model: &Model) -> Option<bool> {
+/// Returns the engine's condition where the reference page permits both: at the edge of the time of a rate.
+fn uncertain_condition(
+    engine_condition: EngineCondition<'_>,
+    name: &str,
+    model: &Model,
+) -> Option<bool> {
     let is_rate = matches!(model.definition.kind, AlarmKind::RateOfChange { .. });
     is_rate
-        .then(|| says(name, &model.definition.name))
+        .then(|| engine_condition(name, &model.definition.name))
         .flatten()
 }
 
 /// The states of all alarms at one time.
-pub type Snapshot = BTreeMap<Key, Kept>;
+pub type Snapshot = BTreeMap<Key, StoredState>;
 
 #[derive(Debug, Default)]
 pub struct AlarmChecker {
@@ -84,7 +88,7 @@ pub struct AlarmChecker {
     pub totals: Totals,
     variables: Vec<Variable>,
     /// Changes that no step of the keeper has contained yet, by alarm.
-    untold: BTreeMap<Key, VecDeque<Told>>,
+    unreported: BTreeMap<Key, VecDeque<ExpectedChange>>,
     /// The states of each alarm in this run of the engine, each different from the one before.
     pub history: BTreeMap<Key, Vec<AlarmState>>,
     /// All entries of the journal, by number; those of the store itself are `None`.
@@ -104,7 +108,7 @@ struct FailedStep {
 }
 
 /// Returns true if one of these variables has this alarm.
-fn is_listed(variables: &[Watched], (variable, alarm): &Key) -> bool {
+fn is_listed(variables: &[VariablePlan], (variable, alarm): &Key) -> bool {
     variables.iter().any(|one| {
         format!("{LIBRARY}/{}", one.name) == *variable
             && one.alarms.iter().any(|known| known.name == *alarm)
@@ -133,14 +137,20 @@ impl AlarmChecker {
 
     fn variable(&mut self, name: &str) -> Option<&mut Variable> {
         let mut variables = self.variables.iter_mut();
-        variables.find(|one| one.watched.name == name)
+        variables.find(|one| one.plan.name == name)
     }
 
     /// Records that the engine has started with these variables, and has found these states and this last
     /// entry in its store.
-    pub fn started(&mut self, variables: &[Watched], stored: &[KeptAlarm], end: u64, at: At) {
+    pub fn started(
+        &mut self,
+        variables: &[VariablePlan],
+        stored: &[KeptAlarm],
+        end: u64,
+        at: Moment,
+    ) {
         self.totals.starts += 1;
-        self.untold.clear();
+        self.unreported.clear();
         self.history.clear();
         self.failed = None;
         // The start drops the states of alarms that the library does not have.
@@ -151,7 +161,7 @@ impl AlarmChecker {
         let is_found = |expected: &Snapshot| {
             let matches = |one: &KeptAlarm| {
                 let key = (one.variable.clone(), one.alarm.clone());
-                expected.get(&key).is_some_and(|kept| kept.is(one))
+                expected.get(&key).is_some_and(|kept| kept.matches(one))
             };
             expected.len() == stored.len() && stored.iter().all(matches)
         };
@@ -171,70 +181,79 @@ impl AlarmChecker {
         };
         self.journal.retain(|number, _| *number <= end);
         self.variables.clear();
-        for watched in variables {
-            let full = format!("{LIBRARY}/{}", watched.name);
-            let mut waits = false;
+        for plan in variables {
+            let full = format!("{LIBRARY}/{}", plan.name);
+            let mut awaits_value = false;
             let mut models = Vec::new();
-            for definition in &watched.alarms {
+            for definition in &plan.alarms {
                 let key = (full.clone(), definition.name.clone());
                 let kept = snapshot.get(&key);
-                let continued = kept.and_then(|kept| Model::continued(definition, kept, at));
+                let continued = kept.and_then(|kept| Model::resume(definition, kept, at));
                 if let (Some(kept), None) = (kept, &continued) {
-                    let mut told = Vec::new();
-                    kept.remove(at, &mut told);
-                    self.untold.entry(key.clone()).or_default().extend(told);
+                    let mut changes = Vec::new();
+                    kept.remove(at, &mut changes);
+                    self.unreported
+                        .entry(key.clone())
+                        .or_default()
+                        .extend(changes);
                 }
-                waits |= continued.is_some();
+                awaits_value |= continued.is_some();
                 self.totals.continued += u64::from(continued.is_some());
                 let model = continued.unwrap_or_else(|| Model::new(definition));
                 self.history.insert(key, vec![model.state()]);
                 models.push(model);
             }
             self.variables.push(Variable {
-                watched: watched.clone(),
+                plan: plan.clone(),
                 models,
-                waits,
+                awaits_value,
                 newest: None,
             });
         }
         self.durable = vec![(end, snapshot)];
     }
 
-    fn tell(&mut self, name: &str, told: Vec<(String, Told)>) {
-        for (alarm, told) in told {
+    fn expect_changes(&mut self, name: &str, changes: Vec<(String, ExpectedChange)>) {
+        for (alarm, change) in changes {
             self.totals.changes += 1;
-            self.totals.acts += u64::from(!told.who.is_empty());
+            self.totals.acts += u64::from(!change.who.is_empty());
             let key = (format!("{LIBRARY}/{name}"), alarm);
             let history = self.history.entry(key.clone()).or_default();
-            if history.last() != Some(&told.to) {
-                history.push(told.to);
+            if history.last() != Some(&change.to) {
+                history.push(change.to);
             }
-            self.untold.entry(key).or_default().push_back(told);
+            self.unreported.entry(key).or_default().push_back(change);
         }
     }
 
-    /// Applies `does` to each model of a variable.
-    fn each(
+    /// Calls `apply` for each model of a variable.
+    fn for_each_model(
         &mut self,
         name: &str,
-        mut does: impl FnMut(&mut Model, Option<Measured>, bool, &mut Vec<Told>),
+        mut apply: impl FnMut(&mut Model, Option<Measured>, bool, &mut Vec<ExpectedChange>),
     ) {
         let Some(variable) = self.variable(name) else {
             return;
         };
         let mut all = Vec::new();
-        let (newest, waits) = (variable.newest, variable.waits);
+        let (newest, awaits_value) = (variable.newest, variable.awaits_value);
         for model in &mut variable.models {
-            let mut told = Vec::new();
-            does(model, newest, waits, &mut told);
+            let mut changes = Vec::new();
+            apply(model, newest, awaits_value, &mut changes);
             let alarm = &model.definition.name;
-            all.extend(told.into_iter().map(|told| (alarm.clone(), told)));
+            all.extend(changes.into_iter().map(|change| (alarm.clone(), change)));
         }
-        self.tell(name, all);
+        self.expect_changes(name, all);
     }
 
     /// Records an update of the variable.
-    pub fn updated(&mut self, name: &str, measured: Measured, at: At, says: Says<'_>) {
+    pub fn updated(
+        &mut self,
+        name: &str,
+        measured: Measured,
+        at: Moment,
+        engine_condition: EngineCondition<'_>,
+    ) {
         self.totals.values += 1;
         let reason = measured.quality.reason();
         self.totals.stale += u64::from(reason == Reason::Stale);
@@ -242,20 +261,20 @@ impl AlarmChecker {
             return;
         };
         variable.newest = Some(measured);
-        if variable.waits {
+        if variable.awaits_value {
             if matches!(reason, Reason::Initial | Reason::Retained) {
                 return;
             }
-            variable.waits = measured.quality.level() == Level::Bad;
+            variable.awaits_value = measured.quality.level() == Level::Bad;
         }
-        self.each(name, |model, _, _, told| {
-            let says = asked(says, name, model);
-            model.measure(measured, at, says, told);
+        self.for_each_model(name, |model, _, _, changes| {
+            let condition = uncertain_condition(engine_condition, name, model);
+            model.measure(measured, at, condition, changes);
         });
     }
 
     /// Checks a value that was within the variable's deadband and did not become an update.
-    pub fn left_out(&mut self, name: &str, measured: Measured, at: At) {
+    pub fn not_updated(&mut self, name: &str, measured: Measured, at: Moment) {
         let Some(variable) = self.variable(name) else {
             return;
         };
@@ -265,60 +284,61 @@ impl AlarmChecker {
         };
         let alarm = changed.definition.name.clone();
         self.fail(|| {
-            format!("H-07: {measured:?} would change alarm {alarm} of {name}, and is no update")
+            format!("H-07: {measured:?} would change alarm {alarm} of {name}, but did not become an update")
         });
     }
 
     /// Called after the engine has polled its timers. `read` reads the variables that alarms refer to; `None`
     /// if the engine does not read them.
-    pub fn passed(&mut self, at: At, read: Option<Referred<'_>>, says: Says<'_>) {
+    pub fn time_passed(
+        &mut self,
+        at: Moment,
+        read: Option<ReferencedValues<'_>>,
+        engine_condition: EngineCondition<'_>,
+    ) {
         for index in 0..self.variables.len() {
-            let Some(name) = self
-                .variables
-                .get(index)
-                .map(|one| one.watched.name.clone())
-            else {
+            let Some(name) = self.variables.get(index).map(|one| one.plan.name.clone()) else {
                 continue;
             };
-            if let Some(Referred {
+            if let Some(ReferencedValues {
                 conditions,
                 operands,
             }) = read
             {
-                self.each(&name, |model, newest, _, told| {
+                self.for_each_model(&name, |model, newest, _, changes| {
                     let number = newest.and_then(|newest| newest.number);
                     if let Some(is_suppressed) = conditions(&model.definition.suppressed_by) {
-                        model.set_suppressed(is_suppressed, number, at, told);
+                        model.set_suppressed(is_suppressed, number, at, changes);
                     }
                 });
-                self.each(&name, |model, newest, waits, told| {
+                self.for_each_model(&name, |model, newest, awaits_value, changes| {
                     if let Some(operand) = model.definition.kind.variable().cloned() {
-                        let newest = newest.filter(|_| !waits);
-                        model.set_operand(operands(&operand), newest, at, told);
+                        let newest = newest.filter(|_| !awaits_value);
+                        model.set_operand(operands(&operand), newest, at, changes);
                     }
                 });
             }
-            self.each(&name, |model, newest, _, told| {
+            self.for_each_model(&name, |model, newest, _, changes| {
                 let number = newest.and_then(|newest| newest.number);
-                let says = asked(says, &name, model);
-                model.pass(at, says, number, told);
+                let condition = uncertain_condition(engine_condition, &name, model);
+                model.advance(at, condition, number, changes);
                 model.forget_old(at.now);
             });
         }
     }
 
     /// Records an operator's action on an alarm, and the engine's answer.
-    pub fn acted(
+    pub fn action_ended(
         &mut self,
         (name, alarm): (&str, &str),
         (action, who): (AlarmAction, &str),
-        at: At,
+        at: Moment,
         answer: Result<AlarmState, String>,
     ) {
         let mut expected = None;
-        self.each(name, |model, _, _, told| {
+        self.for_each_model(name, |model, _, _, changes| {
             if model.definition.name == alarm {
-                expected = Some(model.act(action, who, at, told));
+                expected = Some(model.act(action, who, at, changes));
             }
         });
         self.totals.refused += u64::from(answer.is_err());
@@ -339,7 +359,7 @@ impl AlarmChecker {
 
     /// Called when a library is saved: the store drops the states of alarms that the library lacks. A failed
     /// step still stores its own states when it is retried.
-    pub fn saved(&mut self, variables: &[Watched]) {
+    pub fn saved(&mut self, variables: &[VariablePlan]) {
         for (_, snapshot) in &mut self.durable {
             snapshot.retain(|key, _| is_listed(variables, key));
         }
@@ -356,31 +376,31 @@ impl AlarmChecker {
     }
 
     /// Called when the library was replaced. Returns the alarms that have changed.
-    pub fn redeployed(&mut self, variables: &[Watched], at: At) -> Vec<Key> {
+    pub fn redeployed(&mut self, variables: &[VariablePlan], at: Moment) -> Vec<Key> {
         self.totals.redeployed += 1;
         let mut changed = Vec::new();
-        for watched in variables {
-            let name = watched.name.as_str();
+        for plan in variables {
+            let name = plan.name.as_str();
             let Some(variable) = self.variable(name) else {
                 continue;
             };
-            if variable.watched.alarms == watched.alarms {
+            if variable.plan.alarms == plan.alarms {
                 continue;
             }
             let mut all = Vec::new();
             let mut before = std::mem::take(&mut variable.models);
             before.retain(|model| {
-                let stays = watched.alarms.contains(&model.definition);
+                let stays = plan.alarms.contains(&model.definition);
                 if !stays {
-                    let mut told = Vec::new();
-                    model.remove(at, &mut told);
+                    let mut changes = Vec::new();
+                    model.remove(at, &mut changes);
                     let alarm = &model.definition.name;
-                    all.extend(told.into_iter().map(|told| (alarm.clone(), told)));
+                    all.extend(changes.into_iter().map(|change| (alarm.clone(), change)));
                     changed.push((format!("{LIBRARY}/{name}"), alarm.clone()));
                 }
                 stays
             });
-            for definition in &watched.alarms {
+            for definition in &plan.alarms {
                 let known = before.iter().position(|one| one.definition == *definition);
                 let model = match known {
                     Some(place) => before.swap_remove(place),
@@ -388,10 +408,10 @@ impl AlarmChecker {
                 };
                 variable.models.push(model);
             }
-            variable.watched = watched.clone();
-            let (newest, waits) = (variable.newest, variable.waits);
-            self.tell(name, all);
-            for definition in &watched.alarms {
+            variable.plan = plan.clone();
+            let (newest, awaits_value) = (variable.newest, variable.awaits_value);
+            self.expect_changes(name, all);
+            for definition in &plan.alarms {
                 let key = (format!("{LIBRARY}/{name}"), definition.name.clone());
                 self.history
                     .entry(key)
@@ -401,9 +421,9 @@ impl AlarmChecker {
                 matches!(newest.quality.reason(), Reason::Initial | Reason::Retained)
             });
             // The alarms as they are now evaluate the newest value again.
-            if let Some(newest) = newest.filter(|_| !(waits && is_of_earlier_run)) {
-                self.each(name, |model, _, _, told| {
-                    model.measure(newest, at, None, told)
+            if let Some(newest) = newest.filter(|_| !(awaits_value && is_of_earlier_run)) {
+                self.for_each_model(name, |model, _, _, changes| {
+                    model.measure(newest, at, None, changes)
                 });
             }
         }
@@ -415,10 +435,10 @@ impl AlarmChecker {
         for variable in &self.variables {
             for model in &variable.models {
                 let key = (
-                    format!("{LIBRARY}/{}", variable.watched.name),
+                    format!("{LIBRARY}/{}", variable.plan.name),
                     model.definition.name.clone(),
                 );
-                states.insert(key, model.kept());
+                states.insert(key, model.stored_state());
             }
         }
         states
@@ -426,7 +446,7 @@ impl AlarmChecker {
 
     /// Called when the keeper stores a step. Compares its entries with what happened, and returns the states
     /// that the store holds afterwards.
-    pub fn offered(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
+    pub fn step_began(&mut self, states: &[KeptAlarm], entries: &[AlarmEntry]) -> Snapshot {
         if let Some(failed) = self.failed.take() {
             // The keeper retries the failed step.
             if (&*failed.states, &*failed.entries) != (states, entries) {
@@ -443,21 +463,21 @@ impl AlarmChecker {
             self.compare(entry);
             self.journal.insert(entry.number, Some(entry.clone()));
         }
-        let untold = self.untold.iter().find(|(_, left)| !left.is_empty());
-        if let Some(untold) = untold.map(|untold| format!("{untold:?}")) {
-            self.fail(|| format!("H-11: no entry tells of {untold}"));
+        let unreported = self.unreported.iter().find(|(_, left)| !left.is_empty());
+        if let Some(unreported) = unreported.map(|unreported| format!("{unreported:?}")) {
+            self.fail(|| format!("H-11: no entry reports {unreported}"));
         }
         self.snapshot()
     }
 
     fn compare(&mut self, entry: &AlarmEntry) {
         let key = (entry.variable.clone(), entry.alarm.clone());
-        let expected = self.untold.get_mut(&key).and_then(VecDeque::pop_front);
+        let expected = self.unreported.get_mut(&key).and_then(VecDeque::pop_front);
         let JournalEvent::Alarm(event) = entry.event else {
             return self.fail(|| format!("H-11: an entry of another kind: {entry:?}"));
         };
         let Some(expected) = expected else {
-            return self.fail(|| format!("H-11: nothing happened of which {entry:?} tells"));
+            return self.fail(|| format!("H-11: {entry:?} reports a change that did not happen"));
         };
         let short = entry
             .variable
@@ -466,7 +486,7 @@ impl AlarmChecker {
             .to_owned();
         let has_deadband = self
             .variable(&short)
-            .is_some_and(|one| one.watched.deadband > 0.0);
+            .is_some_and(|one| one.plan.deadband > 0.0);
         let record = &entry.record;
         let is_same = expected.event == event
             && (expected.from, expected.to) == (entry.from, record.state)
@@ -475,7 +495,7 @@ impl AlarmChecker {
             && expected.who == entry.who
             && (has_deadband || expected.value.is_none_or(|value| value == record.value));
         if !is_same {
-            self.fail(|| format!("H-11: {entry:?} tells of {expected:?}"));
+            self.fail(|| format!("H-11: {entry:?} reports {expected:?}"));
         }
     }
 
@@ -505,7 +525,7 @@ impl AlarmChecker {
     }
 
     /// Records an interrupted step. If it was stored, its last entry is `last`.
-    pub fn cut_off(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
+    pub fn step_interrupted(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
         let before = self.durable.clone();
         self.stored(entries, states, last);
         self.durable.extend(before);
@@ -533,12 +553,12 @@ impl AlarmChecker {
     }
 
     /// Compares the states shown by the engine with the models.
-    pub fn shown(&mut self, states: &BTreeMap<Key, (AlarmState, bool, Option<i64>)>) {
+    pub fn compare_states(&mut self, states: &BTreeMap<Key, (AlarmState, bool, Option<i64>)>) {
         let mut expected = BTreeMap::new();
         for variable in &self.variables {
             for model in &variable.models {
                 let key = (
-                    format!("{LIBRARY}/{}", variable.watched.name),
+                    format!("{LIBRARY}/{}", variable.plan.name),
                     model.definition.name.clone(),
                 );
                 let until = model.shelved_until().map(|until| until.as_nanos());
@@ -552,7 +572,11 @@ impl AlarmChecker {
 
     /// Compares a list received by a client with the existing alarms. Each state must occur in its alarm's
     /// history, at the index in `from` or later.
-    pub fn listed(&mut self, states: &BTreeMap<Key, AlarmState>, from: &BTreeMap<Key, usize>) {
+    pub fn compare_list(
+        &mut self,
+        states: &BTreeMap<Key, AlarmState>,
+        from: &BTreeMap<Key, usize>,
+    ) {
         self.totals.listed += states.len() as u64;
         let alarms = self.alarms().into_iter();
         let alarms = alarms.map(|(variable, alarm, ..)| (format!("{LIBRARY}/{variable}"), alarm));
@@ -574,7 +598,7 @@ impl AlarmChecker {
     /// Returns all alarms, with their states.
     pub fn alarms(&self) -> Vec<(String, String, String, AlarmState)> {
         let of = |variable: &Variable| {
-            let name = variable.watched.name.clone();
+            let name = variable.plan.name.clone();
             let models = variable.models.iter();
             let alarms = models.map(|model| {
                 let definition = &model.definition;

@@ -131,7 +131,7 @@ impl Client {
             match event {
                 Event::Reading { item, reading } => match items.get_mut(item as usize) {
                     Some(followed) => followed.take(&reading, epoch, checker),
-                    None => checker.fail(|| format!("a reading of item {item}, which is none")),
+                    None => checker.fail(|| format!("a reading of the unknown item {item}")),
                 },
                 Event::Ended { item, .. } | Event::ItemError { item, .. } => {
                     if let Some(followed) = items.get_mut(item as usize) {
@@ -170,7 +170,9 @@ impl Client {
                 self.next = checker.read(before, &page);
                 if page.next.is_none() && self.next <= newest {
                     checker.fail(|| {
-                        format!("H-11: entry {newest} was announced, and the journal has fewer")
+                        format!(
+                            "H-11: entry {newest} was announced, but the journal ends before it"
+                        )
                     });
                 }
             }
@@ -199,7 +201,7 @@ impl Client {
                     let present = (epoch, checker.totals.redeployed);
                     // While the engine is down, its epoch is not known.
                     if epoch > 0 && (before.epoch, before.redeployed) == present {
-                        checker.listed(&states.collect(), &before.from);
+                        checker.compare_list(&states.collect(), &before.from);
                     }
                 }
                 Some(Err(_)) => self.listed_in = 0,
@@ -234,7 +236,7 @@ impl Client {
         }
         if self.next <= end {
             let next = self.next;
-            checker.fail(|| format!("H-11: a client has no entry from {next} to {end}"));
+            checker.fail(|| format!("H-11: a client lacks the entries from {next} to {end}"));
         }
     }
 }
@@ -243,7 +245,7 @@ impl Followed {
     fn take(&mut self, reading: &Reading, epoch: u64, checker: &mut AlarmChecker) {
         let Reading { position, lost, .. } = *reading;
         let Value::String(text) = &reading.sample.value else {
-            return checker.fail(|| format!("SV-04: a state is no text: {reading:?}"));
+            return checker.fail(|| format!("SV-04: a state is not text: {reading:?}"));
         };
         let before = self.last.replace(position);
         let is_interrupted = std::mem::take(&mut self.is_interrupted);
@@ -257,7 +259,7 @@ impl Followed {
         let Some(before) = before.filter(|before| before.epoch == epoch) else {
             if before.is_some() && !lost.unknown {
                 let key = &self.item.key;
-                checker.fail(|| format!("B-03: over a start, no loss is unknown: {key:?}"));
+                checker.fail(|| format!("B-03: after a restart the loss is not unknown: {key:?}"));
             }
             return self.item.receive(text, None, checker);
         };
@@ -270,7 +272,7 @@ impl Followed {
         let missed = count(&lost);
         if !is_new_field && before.sequence + 1 + missed != position.sequence {
             let key = &self.item.key;
-            checker.fail(|| format!("B-03: {key:?}: {before:?} and then {reading:?}"));
+            checker.fail(|| format!("B-03: {key:?}: {before:?} is followed by {reading:?}"));
         }
         let known = (!is_interrupted && !lost.unknown).then_some(missed);
         self.item.receive(text, known, checker);

@@ -7,7 +7,7 @@ pub enum Fault {
     PowerLoss,
     Restart,
     Full,
-    Unclear,
+    UnknownOutcome,
     Pause,
     Clock,
     Redeploy,
@@ -23,7 +23,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::PowerLoss,
     Fault::Restart,
     Fault::Full,
-    Fault::Unclear,
+    Fault::UnknownOutcome,
     Fault::Pause,
     Fault::Clock,
     Fault::Redeploy,
@@ -37,18 +37,18 @@ impl Fault {
     /// Describes the fault in a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::Kill => "the engine is killed, half of the times within a write to its store",
+            Self::Kill => "the engine is killed, in half of the cases within a write to its store",
             Self::PowerLoss => "power is lost within a write to the store",
             Self::Restart => "the engine stops in an orderly way and starts again",
             Self::Full => "the store's disk is full",
-            Self::Unclear => "the store fails after it has stored",
-            Self::Pause => "the engine's process is stopped",
+            Self::UnknownOutcome => "the store reports a failure after it has stored a step",
+            Self::Pause => "the engine's process is paused",
             Self::Clock => "the machine's clock is set",
             Self::Redeploy => "the library is replaced by one with other alarms",
             Self::RedeployCut => "the engine is killed while a library is replaced",
             Self::Disconnect => "a subscriber disconnects, and begins again",
             Self::Cut => "a client's connection is closed or reset at any byte",
-            Self::Silence => "a client's connection is silent, of which neither end is notified",
+            Self::Silence => "a client's connection is silent, without notice to either end",
         }
     }
 }

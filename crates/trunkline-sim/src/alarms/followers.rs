@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 
 use trunkline_engine::{Caller, Consumer, Delivery, Engine, Sink, Subscribe, Wake, Wakes};
 use trunkline_types::ledger::EndedItem;
-use trunkline_types::{Contract, Value};
+use trunkline_types::{Contract, Moment, Value};
 
 use super::checker::{AlarmChecker, Key};
-use super::model::At;
 use super::plan::{Follow, LIBRARY};
 
 /// The subscription of every follower.
 const SUBSCRIPTION: u32 = 1;
 
-pub struct Unheard;
+pub struct NoWake;
 
-impl Wake for Unheard {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
@@ -37,9 +36,9 @@ pub struct Item {
     pub key: Key,
     /// Possible indexes in the alarm's history of the state received last; empty before the first one. A
     /// state may occur several times.
-    places: Vec<usize>,
+    indexes: Vec<usize>,
     /// Index of the oldest state that may arrive.
-    from: usize,
+    first_index: usize,
     /// The alarm was replaced by another one, so several states may have been merged. The newest state still
     /// arrives.
     is_merged: bool,
@@ -51,15 +50,15 @@ impl Item {
         let states = checker.history.get(&key);
         Self {
             key,
-            places: Vec::new(),
-            from: states.map_or(0, |states| states.len() - 1),
+            indexes: Vec::new(),
+            first_index: states.map_or(0, |states| states.len() - 1),
             is_merged: false,
         }
     }
 
     /// Expects the current state first again, which may be any state of this run of the engine.
     pub fn restart(&mut self) {
-        (self.places, self.from) = (Vec::new(), 0);
+        (self.indexes, self.first_index) = (Vec::new(), 0);
     }
 
     /// Checks a state that has arrived after `missed` others; `None` if their number is unknown.
@@ -70,21 +69,21 @@ impl Item {
         let states = states.map_or(&[][..], Vec::as_slice);
         if text.is_empty() && self.is_merged {
             // The alarm no longer exists, but there may be one of the same name again.
-            (self.places, self.from) = (Vec::new(), states.len().saturating_sub(1));
+            (self.indexes, self.first_index) = (Vec::new(), states.len().saturating_sub(1));
             return;
         }
-        let known = std::mem::take(&mut self.places);
+        let known = std::mem::take(&mut self.indexes);
         let possible: Vec<usize> = match (known.first(), missed.filter(|_| !self.is_merged)) {
-            (None, _) => (self.from..states.len()).collect(),
+            (None, _) => (self.first_index..states.len()).collect(),
             (Some(oldest), None) => (*oldest..states.len()).collect(),
             (Some(_), Some(missed)) => known.iter().map(|at| at + 1 + missed as usize).collect(),
         };
-        let has = |place: &usize| {
-            let state = states.get(*place);
+        let has = |index: &usize| {
+            let state = states.get(*index);
             state.is_some_and(|state| state.name() == text)
         };
-        self.places = possible.into_iter().filter(has).collect();
-        if self.places.is_empty() {
+        self.indexes = possible.into_iter().filter(has).collect();
+        if self.indexes.is_empty() {
             let (key, states) = (&self.key, format!("{states:?}"));
             checker.fail(|| {
                 format!(
@@ -100,16 +99,20 @@ impl Item {
     fn settle_merged(&mut self, checker: &mut AlarmChecker) {
         let states = checker.history.get(&self.key);
         let states = states.map_or(&[][..], Vec::as_slice);
-        let (false, Some(newest)) = (self.places.is_empty(), states.last()) else {
+        let (false, Some(newest)) = (self.indexes.is_empty(), states.last()) else {
             return;
         };
-        if self.places.iter().any(|at| states.get(*at) == Some(newest)) {
-            (self.places, self.is_merged) = (vec![states.len() - 1], false);
+        if self
+            .indexes
+            .iter()
+            .any(|at| states.get(*at) == Some(newest))
+        {
+            (self.indexes, self.is_merged) = (vec![states.len() - 1], false);
             return;
         }
-        let (key, places, states) = (&self.key, &self.places, format!("{states:?}"));
+        let (key, indexes, states) = (&self.key, &self.indexes, format!("{states:?}"));
         checker.fail(|| {
-            format!("SV-04: a subscriber of {key:?} has {places:?}, and not the last of {states}")
+            format!("SV-04: a subscriber of {key:?} has {indexes:?}, not the last of {states}")
         });
     }
 
@@ -121,10 +124,10 @@ impl Item {
         let Some(states) = checker.history.get(&self.key).filter(|_| is_there) else {
             return;
         };
-        if !self.places.iter().any(|at| at + 1 == states.len()) {
-            let (key, places, states) = (&self.key, &self.places, format!("{states:?}"));
+        if !self.indexes.iter().any(|at| at + 1 == states.len()) {
+            let (key, indexes, states) = (&self.key, &self.indexes, format!("{states:?}"));
             checker.fail(|| {
-                format!("SV-04: a subscriber of {key:?} has state {places:?} of {states}")
+                format!("SV-04: a subscriber of {key:?} has state {indexes:?} of {states}")
             });
         }
     }
@@ -147,9 +150,9 @@ impl Follower {
     }
 
     /// Subscribes to the states of all alarms, unless it is subscribed already.
-    pub fn connect(&mut self, engine: &Engine, checker: &mut AlarmChecker, at: At) {
+    pub fn connect(&mut self, engine: &Engine, checker: &mut AlarmChecker, at: Moment) {
         if self.consumer.is_none() {
-            let consumer = Consumer::service(engine.clone(), Box::new(Unheard));
+            let consumer = Consumer::service(engine.clone(), Box::new(NoWake));
             self.consumer = Some(consumer);
         }
         let Some(consumer) = &mut self.consumer else {
@@ -191,7 +194,7 @@ impl Follower {
         let Some(consumer) = &mut self.consumer else {
             return;
         };
-        let mut sink = Taken {
+        let mut sink = StateSink {
             items: &mut self.items,
             checker,
             ended: false,
@@ -216,13 +219,13 @@ impl Follower {
     }
 }
 
-struct Taken<'a> {
+struct StateSink<'a> {
     items: &'a mut BTreeMap<u32, Item>,
     checker: &'a mut AlarmChecker,
     ended: bool,
 }
 
-impl Sink for Taken<'_> {
+impl Sink for StateSink<'_> {
     fn wants(&self) -> bool {
         true
     }

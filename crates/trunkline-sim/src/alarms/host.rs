@@ -22,9 +22,9 @@ use trunkline_types::{
 };
 
 use super::checker::AlarmChecker;
-use super::followers::Unheard;
-use super::model::{At, Measured};
-use super::plan::{LIBRARY, Watched, library};
+use super::followers::NoWake;
+use super::model::Measured;
+use super::plan::{LIBRARY, VariablePlan, library};
 use crate::remote::Service;
 use crate::rng::Rng;
 
@@ -34,13 +34,13 @@ const SECTOR: usize = 512;
 
 /// How the store behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    Good,
+pub enum StoreMode {
+    Working,
     Full,
     /// Reports a failure after it has stored the step.
-    Unclear,
+    UnknownOutcome,
     /// The engine ends within a step.
-    Cut {
+    Interrupted {
         loses_power: bool,
     },
 }
@@ -49,7 +49,7 @@ pub enum Mode {
 pub type Image = BTreeMap<String, Vec<u8>>;
 
 /// Reads the files of a folder.
-pub fn image_of(folder: &Path) -> Image {
+pub fn read_image(folder: &Path) -> Image {
     let mut files = Image::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if let Ok(bytes) = std::fs::read(entry.path()) {
@@ -61,7 +61,7 @@ pub fn image_of(folder: &Path) -> Image {
 
 /// Mixes the files from before and after a step, as an end within the step may leave them. SQLite writes to
 /// its log and syncs it; then the step is complete.
-fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
+fn interrupted_image(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
     let is_log = |name: &str| name.ends_with("-wal");
     let mut others = after.iter().filter(|(name, _)| !is_log(name));
     if others.any(|(name, bytes)| before.get(name) != Some(bytes)) {
@@ -106,13 +106,13 @@ fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> I
 }
 
 /// The store to which the keeper writes during one turn.
-struct Place<'a> {
+struct KeeperStore<'a> {
     running: &'a mut SqliteStore,
     folder: &'a Path,
     checker: &'a mut AlarmChecker,
     rng: &'a mut Rng,
     entries_max: u64,
-    mode: Mode,
+    mode: StoreMode,
     image: Option<Image>,
 }
 
@@ -123,11 +123,13 @@ fn error(kind: StoreErrorKind) -> StoreError {
     }
 }
 
-impl AlarmPlace for Place<'_> {
+impl AlarmPlace for KeeperStore<'_> {
     fn end(&mut self) -> Result<u64, StoreError> {
         match self.mode {
-            Mode::Full => Err(error(StoreErrorKind::Full)),
-            Mode::Good | Mode::Unclear | Mode::Cut { .. } => self.running.alarm_journal_end(),
+            StoreMode::Full => Err(error(StoreErrorKind::Full)),
+            StoreMode::Working | StoreMode::UnknownOutcome | StoreMode::Interrupted { .. } => {
+                self.running.alarm_journal_end()
+            }
         }
     }
 
@@ -137,14 +139,14 @@ impl AlarmPlace for Place<'_> {
         entries: &[AlarmEntry],
         moment: Moment,
     ) -> Result<u64, StoreError> {
-        let known = self.checker.offered(states, entries);
-        if self.mode == Mode::Full {
+        let known = self.checker.step_began(states, entries);
+        if self.mode == StoreMode::Full {
             self.checker.step_failed(states, entries, known);
             return Err(error(StoreErrorKind::Full));
         }
         let before = match self.mode {
-            Mode::Cut { .. } => image_of(self.folder),
-            Mode::Good | Mode::Full | Mode::Unclear => Image::new(),
+            StoreMode::Interrupted { .. } => read_image(self.folder),
+            StoreMode::Working | StoreMode::Full | StoreMode::UnknownOutcome => Image::new(),
         };
         let bound = LogBound {
             entries: self.entries_max,
@@ -154,19 +156,19 @@ impl AlarmPlace for Place<'_> {
         let last = self.running.keep_alarms(states, entries, bound)?;
         let failed = || Err(error(StoreErrorKind::Failed("simulated".to_owned())));
         match self.mode {
-            Mode::Good | Mode::Full => {
+            StoreMode::Working | StoreMode::Full => {
                 self.checker.stored(entries, known, last);
                 Ok(last)
             }
-            Mode::Unclear => {
+            StoreMode::UnknownOutcome => {
                 self.checker.stored(entries, known.clone(), last);
                 self.checker.step_failed(states, entries, known);
                 failed()
             }
-            Mode::Cut { loses_power } => {
-                self.checker.cut_off(entries, known, last);
-                let after = image_of(self.folder);
-                self.image = Some(cut_off(&before, &after, loses_power, self.rng));
+            StoreMode::Interrupted { loses_power } => {
+                self.checker.step_interrupted(entries, known, last);
+                let after = read_image(self.folder);
+                self.image = Some(interrupted_image(&before, &after, loses_power, self.rng));
                 failed()
             }
         }
@@ -214,24 +216,24 @@ impl Host {
             entries_max,
             running: None,
         };
-        std::fs::create_dir(host.place())?;
+        std::fs::create_dir(host.store_folder())?;
         Ok(host)
     }
 
-    fn place(&self) -> PathBuf {
+    fn store_folder(&self) -> PathBuf {
         self.folder.path().join(self.folders.to_string())
     }
 
     /// Ends the process without any notice. The next start finds the files of `image`, or all that
     /// was written.
     pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
-        let image = image.unwrap_or_else(|| image_of(&self.place()));
+        let image = image.unwrap_or_else(|| read_image(&self.store_folder()));
         self.running = None;
-        std::fs::remove_dir_all(self.place())?;
+        std::fs::remove_dir_all(self.store_folder())?;
         self.folders += 1;
-        std::fs::create_dir(self.place())?;
+        std::fs::create_dir(self.store_folder())?;
         for (name, bytes) in image {
-            std::fs::write(self.place().join(name), bytes)?;
+            std::fs::write(self.store_folder().join(name), bytes)?;
         }
         Ok(())
     }
@@ -240,12 +242,12 @@ impl Host {
     /// deployed.
     pub fn start(
         &mut self,
-        saved: &[Watched],
-        at: At,
+        saved: &[VariablePlan],
+        at: Moment,
         checker: &mut AlarmChecker,
     ) -> Result<(), String> {
         let text = |error: StoreError| error.to_string();
-        let mut store = SqliteStore::open(self.place().join("store")).map_err(text)?;
+        let mut store = SqliteStore::open(self.store_folder().join("store")).map_err(text)?;
         let count = store.record_start().map_err(text)?.count;
         self.epoch = count;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
@@ -306,7 +308,7 @@ impl Host {
         );
         let deployed = deployed.map_err(|error| error.to_string())?;
         engine.alarms().restore(Vec::new());
-        let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
+        let mut witness = Consumer::service(engine.clone(), Box::new(NoWake));
         let everything = Contract::All {
             elements: 1_000_000,
             bytes: u32::MAX,
@@ -335,16 +337,16 @@ impl Host {
     /// turn was interrupted.
     pub fn keep(
         &mut self,
-        mode: Mode,
-        at: At,
+        mode: StoreMode,
+        at: Moment,
         checker: &mut AlarmChecker,
         rng: &mut Rng,
     ) -> (bool, Option<Image>) {
-        let folder = self.place();
+        let folder = self.store_folder();
         let Some(running) = &mut self.running else {
             return (true, None);
         };
-        let mut place = Place {
+        let mut store = KeeperStore {
             running: &mut running.store,
             folder: &folder,
             checker,
@@ -353,12 +355,8 @@ impl Host {
             mode,
             image: None,
         };
-        let moment = Moment {
-            now: at.now,
-            wall: at.wall,
-        };
-        let is_kept = running.keeper.keep(&mut place, moment).is_ok();
-        (is_kept, place.image)
+        let is_kept = running.keeper.keep(&mut store, at).is_ok();
+        (is_kept, store.image)
     }
 
     /// Stores the retained values.
@@ -413,13 +411,13 @@ impl Running {
 
     /// Takes the updates of variables since the last call.
     pub fn updates(&mut self) -> Vec<(String, Measured)> {
-        let mut sink = Witnessed(Vec::new());
+        let mut sink = UpdateSink(Vec::new());
         self.witness.drain(&mut sink, &mut Wakes::new());
         sink.0
     }
 
     /// Returns whether the engine considers the condition of an alarm met.
-    pub fn says(&self, name: &str, alarm: &str) -> Option<bool> {
+    pub fn is_active(&self, name: &str, alarm: &str) -> Option<bool> {
         let caller = Caller::engine();
         let variable = self
             .engine
@@ -432,9 +430,9 @@ impl Running {
     }
 }
 
-struct Witnessed(Vec<(String, Measured)>);
+struct UpdateSink(Vec<(String, Measured)>);
 
-impl Sink for Witnessed {
+impl Sink for UpdateSink {
     fn wants(&self) -> bool {
         true
     }
@@ -446,7 +444,7 @@ impl Sink for Witnessed {
         let sample = delivery.variable.sample_of(delivery.update);
         let name = delivery.variable.name();
         let name = name.strip_prefix(LIBRARY).unwrap_or(name);
-        let measured = Measured::of(&sample.value, delivery.update.quality);
+        let measured = Measured::new(&sample.value, delivery.update.quality);
         self.0
             .push((name.trim_start_matches('/').to_owned(), measured));
     }

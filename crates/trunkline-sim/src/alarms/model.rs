@@ -8,7 +8,7 @@ use trunkline_types::alarm::{
     Acknowledge, AlarmAction, AlarmDefinition, AlarmEvent, AlarmKind, AlarmState, BitsNeeded,
     KeptAlarm, Operand,
 };
-use trunkline_types::{Level, Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
 /// A value of the alarm's variable.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -21,7 +21,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub fn of(value: &Value, quality: Quality) -> Self {
+    pub fn new(value: &Value, quality: Quality) -> Self {
         let (number, integer) = match value {
             Value::F64(number) => (Some(*number), None),
             Value::Bool(set) => (None, Some(i64::from(*set))),
@@ -57,7 +57,7 @@ enum Process {
 
 /// A change that the engine must report.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct ExpectedChange {
     pub event: AlarmEvent,
     pub from: AlarmState,
     pub to: AlarmState,
@@ -70,7 +70,7 @@ pub struct Told {
 
 /// The part of an alarm's state that survives a restart.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kept {
+pub struct StoredState {
     definition: AlarmDefinition,
     process: Process,
     suppressed: bool,
@@ -100,13 +100,6 @@ pub struct Model {
     delay: Option<(Tick, Timestamp)>,
     /// The condition continues as it was before a restart.
     is_of_earlier_run: bool,
-}
-
-/// The time of a step, by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct At {
-    pub now: Tick,
-    pub wall: Timestamp,
 }
 
 /// Whether a rate of change meets its condition.
@@ -151,7 +144,7 @@ impl Model {
 
     /// Continues an alarm of an earlier run. Its delays and its shelving continue by the wall clock. Returns
     /// `None` if its definition has changed.
-    pub fn continued(definition: &AlarmDefinition, kept: &Kept, at: At) -> Option<Self> {
+    pub fn resume(definition: &AlarmDefinition, kept: &StoredState, at: Moment) -> Option<Self> {
         if kept.definition != *definition {
             return None;
         }
@@ -175,8 +168,8 @@ impl Model {
         Some(model)
     }
 
-    pub fn kept(&self) -> Kept {
-        Kept {
+    pub fn stored_state(&self) -> StoredState {
+        StoredState {
             definition: self.definition.clone(),
             process: self.process,
             suppressed: self.suppressed,
@@ -224,40 +217,40 @@ impl Model {
 
     /// Returns true if this value would change the state, or begin or end a delay: it must become
     /// an update even if it is within the variable's deadband.
-    pub fn would_change(&self, measured: Measured, at: At) -> bool {
+    pub fn would_change(&self, measured: Measured, at: Moment) -> bool {
         let mut after = self.clone();
-        let mut told = Vec::new();
-        after.measure(measured, at, None, &mut told);
-        !told.is_empty() || after.delay.is_some() != self.delay.is_some()
+        let mut changes = Vec::new();
+        after.measure(measured, at, None, &mut changes);
+        !changes.is_empty() || after.delay.is_some() != self.delay.is_some()
     }
 
-    /// Takes a value of the variable. `says` reports whether the engine considers the condition met, and is
+    /// Takes a value of the variable. `engine_condition` is whether the engine considers the condition met. It is
     /// used for a rate of change at the edge of its time.
     pub fn measure(
         &mut self,
         measured: Measured,
-        at: At,
-        says: Option<bool>,
-        told: &mut Vec<Told>,
+        at: Moment,
+        engine_condition: Option<bool>,
+        changes: &mut Vec<ExpectedChange>,
     ) {
         if !self.definition.enabled {
             return;
         }
         // A delay that has ended counts, even if the alarm has not been polled since.
         let value = Some(measured.number);
-        let count = told.len();
-        self.end_delay(at, value, told);
+        let count = changes.len();
+        self.end_delay(at, value, changes);
         self.is_of_earlier_run = false;
         if let (AlarmKind::RateOfChange { .. }, Some(number), false) =
             (&self.definition.kind, measured.number, measured.is_bad())
         {
             self.recent.push_back((at.now, number));
         }
-        self.is_met = self.condition(Some(measured), at, says);
+        self.is_met = self.condition(Some(measured), at, engine_condition);
         // A value makes at most one change. A second change waits for its own delay.
-        match told.len() > count {
+        match changes.len() > count {
             true => self.follow_condition(at),
-            false => self.end_delay(at, value, told),
+            false => self.end_delay(at, value, changes),
         }
     }
 
@@ -267,12 +260,12 @@ impl Model {
         &mut self,
         operand: Option<f64>,
         newest: Option<Measured>,
-        at: At,
-        told: &mut Vec<Told>,
+        at: Moment,
+        changes: &mut Vec<ExpectedChange>,
     ) {
         self.operand = operand;
         if let Some(newest) = newest {
-            self.measure(newest, at, None, told);
+            self.measure(newest, at, None, changes);
         }
     }
 
@@ -280,24 +273,30 @@ impl Model {
         &mut self,
         is_suppressed: bool,
         newest: Option<f64>,
-        at: At,
-        told: &mut Vec<Told>,
+        at: Moment,
+        changes: &mut Vec<ExpectedChange>,
     ) {
         let event = match is_suppressed {
             true => AlarmEvent::Suppress,
             false => AlarmEvent::Unsuppress,
         };
-        self.change(event, at, String::new(), Some(newest), told, |model| {
+        self.change(event, at, String::new(), Some(newest), changes, |model| {
             model.suppressed = is_suppressed;
         });
     }
 
     /// Ends the shelving and the delays that are due. `newest` is the newest number of the variable in this
     /// run.
-    pub fn pass(&mut self, at: At, says: Option<bool>, newest: Option<f64>, told: &mut Vec<Told>) {
+    pub fn advance(
+        &mut self,
+        at: Moment,
+        engine_condition: Option<bool>,
+        newest: Option<f64>,
+        changes: &mut Vec<ExpectedChange>,
+    ) {
         if self.shelved.is_some_and(|(end, _)| end <= at.now) {
             let event = AlarmEvent::Unshelve;
-            self.change(event, at, String::new(), Some(newest), told, |model| {
+            self.change(event, at, String::new(), Some(newest), changes, |model| {
                 model.shelved = None;
             });
         }
@@ -306,13 +305,13 @@ impl Model {
         }
         if matches!(self.definition.kind, AlarmKind::RateOfChange { .. }) && !self.is_of_earlier_run
         {
-            self.is_met = self.condition(None, at, says);
+            self.is_met = self.condition(None, at, engine_condition);
         }
-        self.end_delay(at, Some(newest), told);
+        self.end_delay(at, Some(newest), changes);
     }
 
     /// Returns true if the page leaves open whether the condition is met.
-    pub fn is_uncertain(&self, at: At) -> bool {
+    pub fn is_uncertain(&self, at: Moment) -> bool {
         matches!(self.definition.kind, AlarmKind::RateOfChange { .. })
             && self.rate(at) == Certainty::Either
     }
@@ -322,8 +321,8 @@ impl Model {
         &mut self,
         action: AlarmAction,
         who: &str,
-        at: At,
-        told: &mut Vec<Told>,
+        at: Moment,
+        changes: &mut Vec<ExpectedChange>,
     ) -> Result<AlarmState, Refused> {
         let state = self.state();
         let who = who.to_owned();
@@ -340,13 +339,13 @@ impl Model {
                     },
                     _ => return Err(Refused),
                 };
-                self.change(event, at, who, None, told, |model| model.process = next);
+                self.change(event, at, who, None, changes, |model| model.process = next);
             }
             AlarmAction::Reset => {
                 if state != AlarmState::LatchedAcknowledged {
                     return Err(Refused);
                 }
-                self.change(event, at, who, None, told, |model| {
+                self.change(event, at, who, None, changes, |model| {
                     model.process = Process::Normal;
                 });
             }
@@ -356,7 +355,7 @@ impl Model {
                 }
                 let end = at.now.saturating_add(time);
                 let shown = at.wall.saturating_add_nanos(time.as_nanos() as i64);
-                self.change(event, at, who, None, told, |model| {
+                self.change(event, at, who, None, changes, |model| {
                     model.shelved = Some((end, shown));
                 });
             }
@@ -364,10 +363,10 @@ impl Model {
                 if self.shelved.is_none() {
                     return Err(Refused);
                 }
-                self.change(event, at, who, None, told, |model| model.shelved = None);
+                self.change(event, at, who, None, changes, |model| model.shelved = None);
             }
             AlarmAction::TakeOutOfService => {
-                self.change(event, at, who, None, told, |model| {
+                self.change(event, at, who, None, changes, |model| {
                     model.out_of_service = true;
                 });
             }
@@ -375,7 +374,7 @@ impl Model {
                 if !self.out_of_service {
                     return Err(Refused);
                 }
-                self.change(event, at, who, None, told, |model| {
+                self.change(event, at, who, None, changes, |model| {
                     model.out_of_service = false;
                 });
             }
@@ -384,10 +383,10 @@ impl Model {
     }
 
     /// Ends the alarm, because it is removed or its definition changes.
-    pub fn remove(&self, at: At, told: &mut Vec<Told>) {
+    pub fn remove(&self, at: Moment, changes: &mut Vec<ExpectedChange>) {
         let from = self.state();
         if from != AlarmState::Normal {
-            told.push(Told {
+            changes.push(ExpectedChange {
                 event: AlarmEvent::Clear,
                 from,
                 to: AlarmState::Normal,
@@ -402,10 +401,10 @@ impl Model {
     fn change(
         &mut self,
         event: AlarmEvent,
-        at: At,
+        at: Moment,
         who: String,
         value: Option<Option<f64>>,
-        told: &mut Vec<Told>,
+        changes: &mut Vec<ExpectedChange>,
         change: impl FnOnce(&mut Self),
     ) {
         let (from, was_active) = (self.state(), self.is_active());
@@ -418,7 +417,7 @@ impl Model {
         }
         let (to, is_active) = (self.state(), self.is_active());
         if from != to || was_active != is_active {
-            told.push(Told {
+            changes.push(ExpectedChange {
                 event,
                 from,
                 to,
@@ -438,7 +437,7 @@ impl Model {
     }
 
     /// Begins a delay if the condition differs from the state, and ends it otherwise.
-    fn follow_condition(&mut self, at: At) {
+    fn follow_condition(&mut self, at: Moment) {
         let is_active = self.is_active();
         if self.is_met == is_active {
             self.delay = None;
@@ -448,7 +447,12 @@ impl Model {
         }
     }
 
-    fn end_delay(&mut self, at: At, value: Option<Option<f64>>, told: &mut Vec<Told>) {
+    fn end_delay(
+        &mut self,
+        at: Moment,
+        value: Option<Option<f64>>,
+        changes: &mut Vec<ExpectedChange>,
+    ) {
         self.follow_condition(at);
         if self.delay.is_none_or(|(end, _)| end > at.now) {
             return;
@@ -463,7 +467,7 @@ impl Model {
             ),
             false => (AlarmEvent::Clear, self.when_cleared()),
         };
-        self.change(event, at, String::new(), value, told, |model| {
+        self.change(event, at, String::new(), value, changes, |model| {
             model.process = next;
         });
     }
@@ -488,7 +492,12 @@ impl Model {
     }
 
     /// Returns true if the condition is met now.
-    fn condition(&mut self, measured: Option<Measured>, at: At, says: Option<bool>) -> bool {
+    fn condition(
+        &mut self,
+        measured: Option<Measured>,
+        at: Moment,
+        engine_condition: Option<bool>,
+    ) -> bool {
         let usable = measured.filter(|one| !one.is_bad());
         let number = usable.and_then(|one| one.number);
         let integer = usable.and_then(|one| one.integer);
@@ -524,7 +533,7 @@ impl Model {
             AlarmKind::RateOfChange { .. } => match self.rate(at) {
                 Certainty::Met => Some(true),
                 Certainty::NotMet => Some(false),
-                Certainty::Either => says,
+                Certainty::Either => engine_condition,
             },
             AlarmKind::Discrete { values } => integer.map(|code| values.contains(&code)),
             AlarmKind::Bits {
@@ -544,14 +553,14 @@ impl Model {
         is_met.unwrap_or(was_met)
     }
 
-    fn rate(&self, at: At) -> Certainty {
+    fn rate(&self, at: Moment) -> Certainty {
         let AlarmKind::RateOfChange { change, time } = &self.definition.kind else {
             return Certainty::NotMet;
         };
         let spread = |within: Duration| {
             let recent = self.recent.iter();
-            let young = recent.filter(|(when, _)| at.now.since(*when) <= within);
-            let (low, high) = young.fold((f64::MAX, f64::MIN), |(low, high), (_, number)| {
+            let within_span = recent.filter(|(when, _)| at.now.since(*when) <= within);
+            let (low, high) = within_span.fold((f64::MAX, f64::MIN), |(low, high), (_, number)| {
                 (low.min(*number), high.max(*number))
             });
             (high - low).max(0.0)
@@ -578,9 +587,9 @@ impl Model {
     }
 }
 
-impl Kept {
+impl StoredState {
     /// Returns true if the store has this state.
-    pub fn is(&self, stored: &KeptAlarm) -> bool {
+    pub fn matches(&self, stored: &KeptAlarm) -> bool {
         let model = self.model();
         let hidden = [
             self.shelved_until.is_some(),
@@ -595,8 +604,8 @@ impl Kept {
     }
 
     /// Ends an alarm whose definition has changed while the engine was not running.
-    pub fn remove(&self, at: At, told: &mut Vec<Told>) {
-        self.model().remove(at, told);
+    pub fn remove(&self, at: Moment, changes: &mut Vec<ExpectedChange>) {
+        self.model().remove(at, changes);
     }
 
     fn model(&self) -> Model {

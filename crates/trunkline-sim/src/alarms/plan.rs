@@ -31,7 +31,7 @@ pub enum Kind {
 
 /// A variable with alarms.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct VariablePlan {
     /// Its name in the library.
     pub name: String,
     pub kind: Kind,
@@ -74,11 +74,11 @@ impl Follow {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
-    pub variables: Vec<Watched>,
+    pub variables: Vec<VariablePlan>,
     /// Mean time between two actions.
     pub pace: Duration,
     /// Longest time between two polls of the engine's timers.
-    pub polls: Duration,
+    pub poll_interval_max: Duration,
     /// Entries that the journal keeps.
     pub journal_entries: u64,
     /// Subscribers in the engine's process.
@@ -86,7 +86,7 @@ pub struct Plan {
     /// Client programs, with connections.
     pub clients: Vec<Follow>,
     /// Mean time between two turns of a subscriber.
-    pub turns: Duration,
+    pub turn_interval: Duration,
     pub faults: Vec<(Fault, Duration)>,
     pub length: Duration,
 }
@@ -116,26 +116,26 @@ impl Plan {
             seed,
             variables,
             pace,
-            polls: Duration::from_millis(pick(&mut rng, &[20, 250, 250])),
+            poll_interval_max: Duration::from_millis(pick(&mut rng, &[20, 250, 250])),
             journal_entries: pick(&mut rng, &[20, 100, 100_000]),
             followers,
             clients,
-            turns: pace.mul_f64(rng.magnitude(0.3, 10.0)),
+            turn_interval: pace.mul_f64(rng.magnitude(0.3, 10.0)),
             faults,
             length: pace * 400,
         }
     }
 }
 
-/// Returns one of these values at random.
-pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.index(of.len())]
+/// Returns one of the values at random.
+pub fn pick<T: Copy>(rng: &mut Rng, values: &[T]) -> T {
+    values[rng.index(values.len())]
 }
 
-fn variable(number: u64, rng: &mut Rng) -> Watched {
+fn variable(number: u64, rng: &mut Rng) -> VariablePlan {
     let kind = pick(rng, &[Kind::Number, Kind::Number, Kind::Switch, Kind::Bits]);
     let max_age = Duration::from_secs(pick(rng, &[2, 10, 60]));
-    let mut watched = Watched {
+    let mut plan = VariablePlan {
         name: format!("v{number}"),
         kind,
         deadband: match kind {
@@ -147,35 +147,35 @@ fn variable(number: u64, rng: &mut Rng) -> Watched {
         alarms: Vec::new(),
     };
     for _ in 0..rng.range(1, 4) {
-        add_alarm(&mut watched, rng);
+        add_alarm(&mut plan, rng);
     }
-    watched
+    plan
 }
 
 /// Adds an alarm, unless the variable has one of this name.
-fn add_alarm(watched: &mut Watched, rng: &mut Rng) {
-    let alarm = alarm(watched, rng);
-    if watched.alarms.iter().all(|known| known.name != alarm.name) {
-        watched.alarms.push(alarm);
+fn add_alarm(plan: &mut VariablePlan, rng: &mut Rng) {
+    let alarm = alarm(plan, rng);
+    if plan.alarms.iter().all(|known| known.name != alarm.name) {
+        plan.alarms.push(alarm);
     }
 }
 
 /// Changes the alarms of a variable, as a new version of its library may.
-pub fn change_alarms(watched: &mut Watched, rng: &mut Rng) {
+pub fn change_alarms(plan: &mut VariablePlan, rng: &mut Rng) {
     match rng.below(4) {
-        0 if watched.alarms.len() > 1 => {
-            watched.alarms.remove(rng.index(watched.alarms.len()));
+        0 if plan.alarms.len() > 1 => {
+            plan.alarms.remove(rng.index(plan.alarms.len()));
         }
-        1 => add_alarm(watched, rng),
+        1 => add_alarm(plan, rng),
         2 => {
-            let at = rng.index(watched.alarms.len());
-            if let Some(known) = watched.alarms.get_mut(at) {
+            let at = rng.index(plan.alarms.len());
+            if let Some(known) = plan.alarms.get_mut(at) {
                 known.priority = rng.range(1, 1000) as u16;
             }
         }
         _ => {
-            let changed = alarm(watched, rng);
-            let mut known = watched.alarms.iter_mut();
+            let changed = alarm(plan, rng);
+            let mut known = plan.alarms.iter_mut();
             if let Some(known) = known.find(|known| known.name == changed.name) {
                 *known = changed;
             }
@@ -183,11 +183,11 @@ pub fn change_alarms(watched: &mut Watched, rng: &mut Rng) {
     }
 }
 
-fn alarm(watched: &Watched, rng: &mut Rng) -> AlarmDefinition {
-    let kind = match (watched.kind, rng.below(10)) {
+fn alarm(plan: &VariablePlan, rng: &mut Rng) -> AlarmDefinition {
+    let kind = match (plan.kind, rng.below(10)) {
         (_, 0) => AlarmKind::BadQuality,
         (_, 1) => AlarmKind::Stale,
-        (Kind::Number, drawn) => numeric(drawn, watched.deadband > 0.0, rng),
+        (Kind::Number, drawn) => numeric(drawn, plan.deadband > 0.0, rng),
         (Kind::Switch, _) => AlarmKind::Discrete {
             values: vec![i64::from(rng.chance(0.7))],
         },
@@ -260,12 +260,12 @@ fn numeric(drawn: u64, has_deadband: bool, rng: &mut Rng) -> AlarmKind {
 }
 
 /// The library with these variables, and with those that suppress alarms or give limits.
-pub fn library(variables: &[Watched]) -> LibraryDefinition {
+pub fn library(variables: &[VariablePlan]) -> LibraryDefinition {
     let define = |path: &str, properties: Properties| VariableDefinition {
         path: path.to_owned(),
         properties: Arc::new(properties),
     };
-    let watched = variables.iter().map(|one| {
+    let planned = variables.iter().map(|one| {
         let mut properties = Properties::new(match one.kind {
             Kind::Number => DataType::F64,
             Kind::Switch => DataType::Bool,
@@ -285,6 +285,6 @@ pub fn library(variables: &[Watched]) -> LibraryDefinition {
     LibraryDefinition {
         name: LIBRARY.to_owned(),
         description: String::new(),
-        variables: watched.chain(conditions).chain(operands).collect(),
+        variables: planned.chain(conditions).chain(operands).collect(),
     }
 }

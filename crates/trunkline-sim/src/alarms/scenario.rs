@@ -7,7 +7,7 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::AlarmWorld;
-use crate::run::{Outcome, Scenario, panic_of};
+use crate::run::{Outcome, Scenario, catch_panic};
 use crate::trace::Trace;
 
 impl Scenario for Plan {
@@ -20,7 +20,7 @@ impl Scenario for Plan {
 
     fn run(self, trace: Trace) -> Outcome<Self> {
         let mut world = AlarmWorld::new(self, trace);
-        let panic = panic_of(|| world.run());
+        let panic = catch_panic(|| world.run());
         Outcome {
             violation: world.checker.violation.take().or(panic),
             now: world.now,
@@ -39,7 +39,7 @@ impl Scenario for Plan {
             ("actions of operators refused", totals.refused),
             ("steps stored", totals.steps),
             ("steps that failed", totals.failed),
-            ("starts compared with what was stored", totals.starts),
+            ("starts compared with the stored states", totals.starts),
             ("states of alarms compared after a start", totals.continued),
             ("entries of the journal read and compared", totals.read),
             (
@@ -50,10 +50,7 @@ impl Scenario for Plan {
                 "subscriptions that ended because they did not keep up",
                 totals.overrun,
             ),
-            (
-                "states that subscribers learned to have missed",
-                totals.missed,
-            ),
+            ("states reported to subscribers as missed", totals.missed),
             ("libraries replaced", totals.redeployed),
             ("connections of clients", totals.connections),
             ("states in lists that clients compared", totals.listed),

@@ -8,14 +8,14 @@ use trunkline_engine::{Attempt, Caller, LibraryState, Origin, Wakes, Write, Writ
 use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery, AlarmState};
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
-use super::checker::{AlarmChecker, Referred};
+use super::checker::{AlarmChecker, ReferencedValues};
 use super::clients::Client;
 use super::fault::Fault;
 use super::followers::Follower;
-use super::host::{Host, Image, JOURNAL, Mode};
-use super::model::{At, Measured};
+use super::host::{Host, Image, JOURNAL, StoreMode};
+use super::model::Measured;
 use super::plan::{
-    CONDITIONS, Kind, LIBRARY, OPERANDS, Plan, Watched, change_alarms, library, pick,
+    CONDITIONS, Kind, LIBRARY, OPERANDS, Plan, VariablePlan, change_alarms, library, pick,
 };
 use crate::rng::Rng;
 use crate::run::BEGIN;
@@ -23,16 +23,17 @@ use crate::trace::Trace;
 
 /// Time from the first change to the step that stores it, and time until a failed step is retried, as in the
 /// product.
-const GATHER: Duration = Duration::from_millis(20);
-const RETRY: Duration = Duration::from_secs(1);
+const GATHER_TIME: Duration = Duration::from_millis(20);
+const RETRY_TIME: Duration = Duration::from_secs(1);
 /// Initial difference between the wall clock and the monotonic clock, in ns.
 const WALL: i64 = 1_790_000_000_000_000_000;
 /// Number of polls at one instant after which the engine counts as stuck.
-const LOOKS_MAX: usize = 10_000;
+const POLLS_MAX: usize = 10_000;
 /// Time after the last fault within which the clients must have everything: it includes the detection of a
-/// dead connection and some dials. `PROMPT` is the time between two turns of their programs in that phase.
-const SETTLED: Duration = Duration::from_secs(25);
-const PROMPT: Duration = Duration::from_millis(100);
+/// dead connection and some dials.
+const SETTLE_TIME: Duration = Duration::from_secs(25);
+/// Time between two turns of the clients' programs in that phase.
+const PROMPT_INTERVAL: Duration = Duration::from_millis(100);
 /// The users who operate alarms.
 const OPERATORS: [u32; 2] = [1, 2];
 
@@ -48,23 +49,23 @@ pub struct AlarmWorld {
     /// Difference between the wall clock and the monotonic clock, in ns.
     offset: i64,
     /// The variables of the library in the store, which is also the deployed one.
-    saved: Vec<Watched>,
+    library: Vec<VariablePlan>,
     /// Good values that were written in this run to the variables that alarms refer to.
-    referred: BTreeMap<String, Value>,
+    referenced: BTreeMap<String, Value>,
     /// True if one of these values has changed, or an alarm is new.
-    is_unread: bool,
-    mode: Mode,
+    has_unread_reference: bool,
+    mode: StoreMode,
     heals_at: Tick,
     poll_at: Tick,
     keep_at: Option<Tick>,
     act_at: Tick,
-    strike_at: Vec<Tick>,
+    fault_at: Vec<Tick>,
     start_at: Option<Tick>,
     followers: Vec<(Follower, Tick)>,
     /// The clients, each with the time of its program's next turn.
     clients: Vec<(Client, Tick)>,
     /// Number of polls. The states are compared at every 64th.
-    looks: u64,
+    polls: u64,
 }
 
 impl AlarmWorld {
@@ -76,8 +77,8 @@ impl AlarmWorld {
             reason = "a machine without a folder for temporary files"
         )]
         let host = host.unwrap_or_else(|error| panic!("no temporary folder: {error}"));
-        let strike_at = plan.faults.iter();
-        let strike_at = strike_at
+        let fault_at = plan.faults.iter();
+        let fault_at = fault_at
             .map(|(_, mean)| BEGIN.saturating_add(rng.wait(*mean)))
             .collect();
         let followers = plan.followers.iter();
@@ -96,26 +97,26 @@ impl AlarmWorld {
             rng,
             host,
             offset: WALL,
-            saved: plan.variables.clone(),
-            referred: BTreeMap::new(),
-            is_unread: false,
-            mode: Mode::Good,
+            library: plan.variables.clone(),
+            referenced: BTreeMap::new(),
+            has_unread_reference: false,
+            mode: StoreMode::Working,
             heals_at: BEGIN,
             poll_at: BEGIN,
             keep_at: None,
             act_at: BEGIN,
-            strike_at,
+            fault_at,
             start_at: Some(BEGIN),
             followers,
             clients,
-            looks: 0,
+            polls: 0,
             plan,
         }
     }
 
-    fn at(&self) -> At {
+    fn moment(&self) -> Moment {
         let wall = (self.now.as_nanos() as i64).saturating_add(self.offset);
-        At {
+        Moment {
             now: self.now,
             wall: Timestamp::from_nanos(wall),
         }
@@ -139,7 +140,7 @@ impl AlarmWorld {
         if let Some(at) = self.start_at {
             return clients.map_or(at, |due| due.min(at)).max(self.now);
         }
-        let strikes = self.strike_at.iter().copied();
+        let strikes = self.fault_at.iter().copied();
         let turns = self.followers.iter().map(|(_, at)| *at);
         let others = [self.poll_at, self.act_at].into_iter().chain(self.keep_at);
         let next = strikes.chain(turns).chain(others).chain(clients).min();
@@ -154,11 +155,11 @@ impl AlarmWorld {
             }
             return;
         }
-        if self.mode != Mode::Good && self.heals_at <= self.now {
-            self.mode = Mode::Good;
+        if self.mode != StoreMode::Working && self.heals_at <= self.now {
+            self.mode = StoreMode::Working;
         }
         if self.poll_at <= self.now {
-            self.look();
+            self.poll_engine();
         }
         if self.keep_at.is_some_and(|at| at <= self.now) {
             self.keep();
@@ -176,15 +177,15 @@ impl AlarmWorld {
             self.act();
             self.act_at = self.now.saturating_add(self.rng.wait(self.plan.pace));
         }
-        for index in 0..self.strike_at.len() {
-            let due = self.strike_at.get(index).is_some_and(|at| *at <= self.now);
+        for index in 0..self.fault_at.len() {
+            let due = self.fault_at.get(index).is_some_and(|at| *at <= self.now);
             let fault = self.plan.faults.get(index).copied();
             if let (true, Some((fault, mean)), None) = (due, fault, self.start_at) {
                 let next = self.now.saturating_add(self.rng.wait(mean));
-                if let Some(at) = self.strike_at.get_mut(index) {
+                if let Some(at) = self.fault_at.get_mut(index) {
                     *at = next;
                 }
-                self.strike(fault);
+                self.inject(fault);
             }
         }
         let is_woken = self
@@ -193,22 +194,22 @@ impl AlarmWorld {
             .as_ref()
             .is_some_and(|one| one.take_woken());
         if is_woken && self.keep_at.is_none() {
-            self.keep_at = Some(self.now.saturating_add(GATHER));
+            self.keep_at = Some(self.now.saturating_add(GATHER_TIME));
         }
     }
 
     fn start(&mut self) {
         self.start_at = None;
-        let at = self.at();
-        self.trace.say(self.now, || "the engine starts".to_owned());
-        self.referred.clear();
-        self.mode = Mode::Good;
-        if let Err(error) = self.host.start(&self.saved, at, &mut self.checker) {
+        let at = self.moment();
+        self.trace.log(self.now, || "the engine starts".to_owned());
+        self.referenced.clear();
+        self.mode = StoreMode::Working;
+        if let Err(error) = self.host.start(&self.library, at, &mut self.checker) {
             return self
                 .checker
                 .fail(|| format!("the engine does not start: {error}"));
         }
-        self.is_unread = true;
+        self.has_unread_reference = true;
         self.note_updates();
         self.compare();
         for (follower, _) in &mut self.followers {
@@ -218,65 +219,66 @@ impl AlarmWorld {
             client.started(&self.checker);
         }
         self.poll_at = self.now;
-        self.keep_at = Some(self.now.saturating_add(GATHER));
+        self.keep_at = Some(self.now.saturating_add(GATHER_TIME));
         self.act_at = self.now.saturating_add(self.rng.wait(self.plan.pace));
     }
 
     /// Polls the engine's timers until nothing is due.
-    fn look(&mut self) {
-        let at = self.at();
+    fn poll_engine(&mut self) {
+        let at = self.moment();
         let Some(running) = &self.host.running else {
             return;
         };
         let mut due = None;
-        for look in 0..=LOOKS_MAX {
+        for poll in 0..=POLLS_MAX {
             due = running.engine.poll(at.now, at.wall, &mut Wakes::new());
             if due.is_none_or(|due| due > at.now) {
                 break;
             }
-            if look == LOOKS_MAX {
+            if poll == POLLS_MAX {
                 self.checker
-                    .fail(|| "the engine is never done with its timers".to_owned());
+                    .fail(|| "the engine's timers are always due".to_owned());
             }
         }
-        let latest = self.now.saturating_add(self.plan.polls);
+        let latest = self.now.saturating_add(self.plan.poll_interval_max);
         self.poll_at = due.map_or(latest, |due| due.min(latest));
         self.note_updates();
-        let is_unread = std::mem::take(&mut self.is_unread);
+        let has_unread_reference = std::mem::take(&mut self.has_unread_reference);
         let Some(running) = &self.host.running else {
             return;
         };
-        let referred = &self.referred;
-        let condition = |name: &str| match referred.get(name)? {
+        let referenced = &self.referenced;
+        let condition = |name: &str| match referenced.get(name)? {
             Value::Bool(set) => Some(*set),
             _ => None,
         };
-        let operand = |name: &str| match referred.get(name)? {
+        let operand = |name: &str| match referenced.get(name)? {
             Value::F64(number) => Some(*number).filter(|number| !number.is_nan()),
             _ => None,
         };
-        let read = Referred {
+        let read = ReferencedValues {
             conditions: &condition,
             operands: &operand,
         };
-        let says = |name: &str, alarm: &str| running.says(name, alarm);
-        self.checker.passed(at, is_unread.then_some(read), &says);
-        self.looks += 1;
-        if self.looks.is_multiple_of(64) {
+        let engine_condition = |name: &str, alarm: &str| running.is_active(name, alarm);
+        self.checker
+            .time_passed(at, has_unread_reference.then_some(read), &engine_condition);
+        self.polls += 1;
+        if self.polls.is_multiple_of(64) {
             self.compare();
         }
     }
 
     /// Passes the updates of variables to the checker. Returns their number.
     fn note_updates(&mut self) -> usize {
-        let at = self.at();
+        let at = self.moment();
         let Some(running) = &mut self.host.running else {
             return 0;
         };
         let updates = running.updates();
-        let says = |name: &str, alarm: &str| running.says(name, alarm);
+        let engine_condition = |name: &str, alarm: &str| running.is_active(name, alarm);
         for (name, measured) in &updates {
-            self.checker.updated(name, *measured, at, &says);
+            self.checker.updated(name, *measured, at, &engine_condition);
         }
         updates.len()
     }
@@ -296,24 +298,24 @@ impl AlarmWorld {
             let key = (status.variable, status.definition.name.clone());
             (key, (record.state, record.is_active, until))
         });
-        self.checker.shown(&states.collect());
+        self.checker.compare_states(&states.collect());
     }
 
     /// Runs a turn of the keeper.
     fn keep(&mut self) {
         self.keep_at = None;
-        let at = self.at();
+        let at = self.moment();
         let (is_kept, image) = self
             .host
             .keep(self.mode, at, &mut self.checker, &mut self.rng);
         self.trace.note(u64::from(is_kept));
-        if let (Mode::Cut { .. }, _) = (self.mode, &image) {
+        if let (StoreMode::Interrupted { .. }, _) = (self.mode, &image) {
             return self.end(image);
         }
         if !is_kept {
-            self.keep_at = Some(self.now.saturating_add(RETRY));
+            self.keep_at = Some(self.now.saturating_add(RETRY_TIME));
         }
-        if self.mode == Mode::Good && self.rng.chance(0.1) {
+        if self.mode == StoreMode::Working && self.rng.chance(0.1) {
             let retained = self.host.retain();
             if let Err(error) = retained {
                 self.checker
@@ -326,22 +328,22 @@ impl AlarmWorld {
     fn end(&mut self, image: Option<Image>) {
         let what = image.as_ref().map_or("between", |_| "within");
         self.trace
-            .say(self.now, || format!("the engine ends {what} steps"));
+            .log(self.now, || format!("the engine ends {what} steps"));
         if let Err(error) = self.host.end(image) {
             self.checker
-                .fail(|| format!("no folder for the store: {error}"));
+                .fail(|| format!("cannot create the folder of the store: {error}"));
         }
-        self.is_down();
+        self.process_ended();
     }
 
-    fn is_down(&mut self) {
+    fn process_ended(&mut self) {
         for (client, _) in &mut self.clients {
             client.remote.engine_ended(self.now);
         }
         for (follower, _) in &mut self.followers {
             follower.disconnect();
         }
-        self.mode = Mode::Good;
+        self.mode = StoreMode::Working;
         let pause = self.rng.wait(self.plan.pace);
         self.start_at = Some(self.now.saturating_add(pause));
     }
@@ -356,7 +358,8 @@ impl AlarmWorld {
 
     /// Runs the turns that are due, of the clients, their sessions and their programs.
     fn turn_clients(&mut self) {
-        let At { now, wall } = self.at();
+        let at = self.moment();
+        let now = at.now;
         let Self {
             clients,
             host,
@@ -370,7 +373,7 @@ impl AlarmWorld {
             let mut running = host.running.as_mut();
             if client.remote.next().is_some_and(|at| at <= now) {
                 let service = running.as_ref().map(|running| &running.service);
-                client.remote.turn(Moment { now, wall }, service);
+                client.remote.turn(at, service);
                 if let Some(running) = &mut running {
                     running.answer();
                 }
@@ -379,15 +382,17 @@ impl AlarmWorld {
             if *act_at <= now {
                 let epoch = running.map(|running| running.engine.epoch());
                 client.act(now, epoch.unwrap_or(0), checker, rng);
-                *act_at = now.saturating_add(rng.wait(plan.turns));
+                *act_at = now.saturating_add(rng.wait(plan.turn_interval));
             }
         }
     }
 
     /// Runs a turn of a subscriber.
     fn follow(&mut self, index: usize, is_settled: bool) {
-        let at = self.at();
-        let next = self.now.saturating_add(self.rng.wait(self.plan.turns));
+        let at = self.moment();
+        let next = self
+            .now
+            .saturating_add(self.rng.wait(self.plan.turn_interval));
         let limit = pick(&mut self.rng, &[0, 1, 3, 50]);
         let Some(running) = &mut self.host.running else {
             return;
@@ -422,7 +427,7 @@ impl AlarmWorld {
             follower.next = self.checker.read(before, &page);
             if page.next.is_none() && follower.next <= newest {
                 self.checker.fail(|| {
-                    format!("H-11: entry {newest} was announced, and the journal has fewer")
+                    format!("H-11: entry {newest} was announced, but the journal ends before it")
                 });
             }
         }
@@ -433,19 +438,19 @@ impl AlarmWorld {
             return;
         }
         match self.rng.below(20) {
-            0..12 => self.write_watched(),
+            0..12 => self.write_value(),
             12..14 => self.write_referred(),
             _ => self.operate(),
         }
     }
 
-    fn write_watched(&mut self) {
-        let index = self.rng.index(self.saved.len());
-        let Some(watched) = self.saved.get(index).cloned() else {
+    fn write_value(&mut self) {
+        let index = self.rng.index(self.library.len());
+        let Some(variable_plan) = self.library.get(index).cloned() else {
             return;
         };
         let rng = &mut self.rng;
-        let value = match watched.kind {
+        let value = match variable_plan.kind {
             Kind::Number => Value::F64(number(rng)),
             Kind::Switch => Value::Bool(rng.chance(0.5)),
             Kind::Bits => Value::U32(rng.below(8) as u32),
@@ -456,13 +461,13 @@ impl AlarmWorld {
             _ => None,
         };
         let hour = 3_600_000_000_000_i64;
-        let wall = self.at().wall;
+        let wall = self.moment().wall;
         let source = match self.rng.below(10) {
             0 => Some(wall.saturating_add_nanos(-(self.rng.below(hour as u64) as i64))),
             1 => Some(wall.saturating_add_nanos(self.rng.below(48 * hour as u64) as i64)),
             _ => None,
         };
-        self.write(&watched.name, &value, quality, source);
+        self.write(&variable_plan.name, &value, quality, source);
     }
 
     fn write_referred(&mut self) {
@@ -480,10 +485,10 @@ impl AlarmWorld {
         self.write(name, &value, quality, None);
         let full = format!("{LIBRARY}/{name}");
         match quality {
-            Some(_) => _ = self.referred.remove(&full),
-            None => _ = self.referred.insert(full, value),
+            Some(_) => _ = self.referenced.remove(&full),
+            None => _ = self.referenced.insert(full, value),
         }
-        self.is_unread = true;
+        self.has_unread_reference = true;
         // The engine reads it at its next poll; the write does not wake it.
     }
 
@@ -494,7 +499,7 @@ impl AlarmWorld {
         quality: Option<Quality>,
         source: Option<Timestamp>,
     ) {
-        let at = self.at();
+        let at = self.moment();
         let Some(running) = &self.host.running else {
             return;
         };
@@ -517,9 +522,9 @@ impl AlarmWorld {
         });
         let count = self.note_updates();
         if let (0, Attempt::Done(WriteOutcome::Unchanged(_)), None) = (count, &attempt, source) {
-            let measured = Measured::of(value, quality.unwrap_or(Quality::GOOD));
+            let measured = Measured::new(value, quality.unwrap_or(Quality::GOOD));
             if measured.quality.level() == Level::Good {
-                self.checker.left_out(name, measured, at);
+                self.checker.not_updated(name, measured, at);
             }
         }
     }
@@ -571,7 +576,7 @@ impl AlarmWorld {
     }
 
     fn operate_on(&mut self, (name, alarm): (&str, &str), action: AlarmAction, user: u32) {
-        let at = self.at();
+        let at = self.moment();
         let Some(running) = &self.host.running else {
             return;
         };
@@ -582,43 +587,39 @@ impl AlarmWorld {
         else {
             return self.checker.fail(|| format!("variable {name} is missing"));
         };
-        let moment = Moment {
-            now: at.now,
-            wall: at.wall,
-        };
-        let asked = (alarm, action, "seen");
+        let request = (alarm, action, "seen");
         let alarms = running.engine.alarms();
-        let answer = alarms.act(&caller, variable.handle(), asked, moment, &mut Wakes::new());
-        self.trace.say(self.now, || {
+        let answer = alarms.act(&caller, variable.handle(), request, at, &mut Wakes::new());
+        self.trace.log(self.now, || {
             format!("user {user}: {action:?} of {alarm} of {name}: {answer:?}")
         });
         let answer = answer.map_err(|refusal| refusal.to_string());
         let who = caller.principal.to_string();
         self.checker
-            .acted((name, alarm), (action, &who), at, answer);
+            .action_ended((name, alarm), (action, &who), at, answer);
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         if self.host.running.is_none() {
             return;
         }
         *self.faults.entry(fault).or_default() += 1;
-        self.trace.say(self.now, || fault.sentence().to_owned());
+        self.trace.log(self.now, || fault.sentence().to_owned());
         self.trace.note(fault as u64);
-        let lasts = self.plan.pace.mul_f64(self.rng.magnitude(1.0, 20.0));
+        let duration = self.plan.pace.mul_f64(self.rng.magnitude(1.0, 20.0));
         match fault {
             Fault::Kill | Fault::PowerLoss => {
                 let loses_power = fault == Fault::PowerLoss;
                 match loses_power || self.rng.chance(0.5) {
                     true => {
-                        self.mode = Mode::Cut { loses_power };
+                        self.mode = StoreMode::Interrupted { loses_power };
                         self.keep();
                     }
                     false => self.end(None),
                 }
             }
             Fault::Restart => {
-                let at = self.at();
+                let at = self.moment();
                 let _kept = self
                     .host
                     .keep(self.mode, at, &mut self.checker, &mut self.rng);
@@ -626,15 +627,15 @@ impl AlarmWorld {
                     running.keeper.close();
                 }
                 self.host.running = None;
-                self.is_down();
+                self.process_ended();
             }
             Fault::Full => {
-                self.mode = Mode::Full;
-                self.heals_at = self.now.saturating_add(lasts);
+                self.mode = StoreMode::Full;
+                self.heals_at = self.now.saturating_add(duration);
             }
-            Fault::Unclear => {
-                self.mode = Mode::Unclear;
-                self.heals_at = self.now.saturating_add(lasts / 4);
+            Fault::UnknownOutcome => {
+                self.mode = StoreMode::UnknownOutcome;
+                self.heals_at = self.now.saturating_add(duration / 4);
             }
             Fault::Pause => {
                 let until = self.now.saturating_add(self.rng.millis(20, 8000));
@@ -672,7 +673,7 @@ impl AlarmWorld {
                 let index = self.rng.index(self.followers.len());
                 if let Some((follower, at)) = self.followers.get_mut(index) {
                     follower.disconnect();
-                    *at = self.now.saturating_add(lasts);
+                    *at = self.now.saturating_add(duration);
                 }
             }
         }
@@ -681,19 +682,19 @@ impl AlarmWorld {
     /// Replaces the library by one with other alarms. `cut` ends the engine after the library is
     /// stored, or after it is deployed.
     fn redeploy(&mut self, cut: Option<bool>) {
-        if self.mode != Mode::Good {
+        if self.mode != StoreMode::Working {
             // The order is refused, because it cannot be stored.
             return;
         }
-        let at = self.at();
-        for index in 0..self.saved.len() {
+        let at = self.moment();
+        for index in 0..self.library.len() {
             if self.rng.chance(0.6)
-                && let Some(watched) = self.saved.get_mut(index)
+                && let Some(variable_plan) = self.library.get_mut(index)
             {
-                change_alarms(watched, &mut self.rng);
+                change_alarms(variable_plan, &mut self.rng);
             }
         }
-        let definition = library(&self.saved);
+        let definition = library(&self.library);
         let Some(running) = &mut self.host.running else {
             return;
         };
@@ -706,7 +707,7 @@ impl AlarmWorld {
                 .checker
                 .fail(|| format!("a library cannot be stored: {error}"));
         }
-        self.checker.saved(&self.saved);
+        self.checker.saved(&self.library);
         if cut == Some(false) {
             return self.end(None);
         }
@@ -720,14 +721,14 @@ impl AlarmWorld {
                 .checker
                 .fail(|| format!("a library is refused: {error}"));
         }
-        let changed = self.checker.redeployed(&self.saved, at);
+        let changed = self.checker.redeployed(&self.library, at);
         for (follower, _) in &mut self.followers {
             follower.replaced(&changed);
         }
         for (client, _) in &mut self.clients {
             client.replaced();
         }
-        self.is_unread = true;
+        self.has_unread_reference = true;
         self.note_updates();
         self.compare();
         if cut == Some(true) {
@@ -737,7 +738,7 @@ impl AlarmWorld {
 
     /// Lets time pass for the clients until everything has arrived.
     fn settle_clients(&mut self) {
-        let end = self.now.saturating_add(SETTLED);
+        let end = self.now.saturating_add(SETTLE_TIME);
         for (client, _) in &mut self.clients {
             client.remote.heal();
         }
@@ -748,7 +749,7 @@ impl AlarmWorld {
             }
             self.turn_clients();
             for (_, act_at) in &mut self.clients {
-                *act_at = (*act_at).min(self.now.saturating_add(PROMPT));
+                *act_at = (*act_at).min(self.now.saturating_add(PROMPT_INTERVAL));
             }
         }
     }
@@ -758,16 +759,16 @@ impl AlarmWorld {
         if self.start_at.is_some() {
             self.start();
         }
-        self.mode = Mode::Good;
-        self.look();
+        self.mode = StoreMode::Working;
+        self.poll_engine();
         for _ in 0..3 {
-            let at = self.at();
-            let (is_kept, _) = self
-                .host
-                .keep(Mode::Good, at, &mut self.checker, &mut self.rng);
+            let at = self.moment();
+            let (is_kept, _) =
+                self.host
+                    .keep(StoreMode::Working, at, &mut self.checker, &mut self.rng);
             if !is_kept {
                 self.checker
-                    .fail(|| "the store works, and a step fails".to_owned());
+                    .fail(|| "a step fails although the store works".to_owned());
             }
         }
         self.compare();
@@ -777,7 +778,7 @@ impl AlarmWorld {
             self.follow(index, true);
         }
         self.settle_clients();
-        let (end, now) = (self.checker.end(), self.at().wall);
+        let (end, now) = (self.checker.end(), self.moment().wall);
         for (client, _) in &self.clients {
             client.check_settled(end, &mut self.checker);
         }
@@ -800,15 +801,15 @@ impl AlarmWorld {
         if known != end || stored != Ok(end) || lost > 0 || !is_idle {
             self.checker.fail(|| {
                 format!(
-                    "H-11: the journal ends at {stored:?}, and the keeper says {known}, {lost} \
-                     lost; {end} is expected"
+                    "H-11: the journal ends at {stored:?}, the keeper reports {known} and {lost} \
+                     lost; expected {end}"
                 )
             });
         }
         let behind = self.followers.iter().find(|(one, _)| one.next <= end);
         if let Some(next) = behind.map(|(follower, _)| follower.next) {
             self.checker.fail(|| {
-                format!("H-11: a reader of the journal was told of {next}, and not of {end}")
+                format!("H-11: a reader of the journal lacks the entries from {next} to {end}")
             });
         }
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use trunkline_types::{Contract, Position, Reading, Tick};
 
-use super::{Checker, Fate, Writer, number_of};
+use super::{Checker, Fate, Writer, write_number};
 use crate::plan::Repairs;
 
 /// The readings that one program has taken from one item.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Had {
+pub struct ItemState {
     /// Position of the last reading.
     pub position: Option<Position>,
     /// The subscription or the connection has ended since then.
@@ -23,17 +23,17 @@ pub struct Had {
 /// A client that reconnects within this time must get everything written while it was away: the
 /// time for which the engine keeps updates, minus the time that both ends need to notice the break
 /// and to reconnect.
-const KEPT: Duration = Duration::from_secs(20);
+const KEPT_TIME: Duration = Duration::from_secs(20);
 /// Longest time that updates wait at the engine before a broken connection is noticed.
-const UNNOTICED: Duration = Duration::from_secs(5);
+const DETECTION_TIME: Duration = Duration::from_secs(5);
 /// Length of the longest value with its number, in bytes.
-const LONGEST: u64 = 430;
+const VALUE_BYTES_MAX: u64 = 430;
 
 /// A reading that a program took, with its context.
 #[derive(Debug)]
-pub struct Took<'a> {
+pub struct TakenReading<'a> {
     /// The program that took it.
-    pub by: Writer,
+    pub writer: Writer,
     /// The session in which it arrived.
     pub session: u64,
     /// Number of the variable.
@@ -52,137 +52,161 @@ impl Checker {
     /// been kept: the client was away for a short time, and the updates written meanwhile are within the
     /// bound. The engine cannot give updates to the next session if it sent them to one that it did not know
     /// to be over.
-    fn should_have(&self, took: &Took<'_>, had: &Had, before: Position) -> bool {
-        let Contract::All { elements, bytes } = took.contract else {
+    fn should_have_kept(
+        &self,
+        taken: &TakenReading<'_>,
+        state: &ItemState,
+        before: Position,
+    ) -> bool {
+        let Contract::All { elements, bytes } = taken.contract else {
             return false;
         };
         let missed = Position {
             sequence: before.sequence + 1,
             ..before
         };
-        let Some(missed) = self.seen(took.variable, missed) else {
+        let Some(missed) = self.update_at(taken.variable, missed) else {
             return false;
         };
         // An update that has lost its mark is not kept for the next session either.
         let is_whole = self.repairs == Repairs::Never;
-        if had.ended || had.session >= took.session || !is_whole {
+        if state.ended || state.session >= taken.session || !is_whole {
             return false;
         }
-        let sessions = self.sessions.range(had.session + 1..=took.session);
-        let mut own = sessions.filter(|(_, (by, _))| *by == took.by);
+        let sessions = self.sessions.range(state.session + 1..=taken.session);
+        let mut own = sessions.filter(|(_, (writer, _))| *writer == taken.writer);
         if own.any(|(_, (_, overlaps))| *overlaps) {
             return false;
         }
-        let waited = UNNOTICED.as_nanos() as u64;
+        let waited = DETECTION_TIME.as_nanos() as u64;
         let from = Tick::from_nanos(missed.at.as_nanos().saturating_sub(waited));
         let written = |variable: &u32| {
-            let life = self.lives.get(&(*variable, before.epoch));
-            life.map_or(0, |life| {
-                life.updates.len() - life.updates.partition_point(|one| one.at < from)
+            let log = self.logs.get(&(*variable, before.epoch));
+            log.map_or(0, |log| {
+                log.updates.len() - log.updates.partition_point(|one| one.at < from)
             })
         };
-        let written: usize = took.variables.iter().map(written).sum();
+        let written: usize = taken.variables.iter().map(written).sum();
         let written = written as u64;
-        took.now.since(missed.at) < KEPT
+        taken.now.since(missed.at) < KEPT_TIME
             && written < u64::from(elements) * 7 / 8
-            && written * LONGEST < u64::from(bytes) * 7 / 8
+            && written * VALUE_BYTES_MAX < u64::from(bytes) * 7 / 8
     }
 
     /// Checks a reading that a program took.
-    pub fn took(&mut self, took: &Took<'_>, had: &mut Had) {
+    pub fn check_reading(&mut self, taken: &TakenReading<'_>, state: &mut ItemState) {
         self.totals.readings += 1;
-        let reading = took.reading;
+        let reading = taken.reading;
         let (position, lost) = (reading.position, reading.lost);
-        self.check_content(took);
-        let had_before = *had;
-        let before = had.position.replace(position);
-        let interrupted = had.interrupted;
+        self.check_content(taken);
+        let state_before = *state;
+        let before = state.position.replace(position);
+        let interrupted = state.interrupted;
         // The first reading of a subscription may be a copy from before the interruption.
-        had.interrupted &= before.is_none();
-        (had.ended, had.session) = (false, took.session);
-        let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
-        self.totals.lost += told;
-        let who = || {
+        state.interrupted &= before.is_none();
+        (state.ended, state.session) = (false, taken.session);
+        let reported = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
+        self.totals.lost += reported;
+        let context = || {
             format!(
                 "program {} variable {} under {}: {before:?} then {position:?} with {lost:?}",
-                took.by, took.variable, took.contract
+                taken.writer, taken.variable, taken.contract
             )
         };
         match before {
             // Before the first reading, coalesced and dropped updates count from the start of the
             // subscription.
-            None if told >= position.sequence.max(1)
+            None if reported >= position.sequence.max(1)
                 && !lost.unknown
                 && self.repairs != Repairs::Records =>
             {
-                self.fail(|| format!("B-03: lost before the first; {}", who()));
+                self.fail(|| {
+                    format!(
+                        "B-03: too many lost before the first reading; {}",
+                        context()
+                    )
+                });
             }
             None => {}
             Some(before) if before.epoch != position.epoch => {
                 if !lost.unknown {
-                    self.fail(|| format!("B-03: across epochs the loss is unknown; {}", who()));
+                    self.fail(|| format!("B-03: across epochs the loss is unknown; {}", context()));
                 }
                 if self.start_of(before.epoch) > self.start_of(position.epoch) {
-                    self.fail(|| format!("B-01: back to an earlier epoch; {}", who()));
+                    self.fail(|| format!("B-01: went back to an earlier epoch; {}", context()));
                 }
             }
             Some(before) if position.sequence <= before.sequence => {
-                self.fail(|| format!("B-01: repeated or back; {}", who()));
+                self.fail(|| format!("B-01: repeated or went back; {}", context()));
             }
             Some(before) => {
                 let gap = position.sequence - before.sequence - 1;
-                if (gap != told || lost.unknown) && self.repairs != Repairs::Records {
-                    self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
+                if (gap != reported || lost.unknown) && self.repairs != Repairs::Records {
+                    self.fail(|| {
+                        format!("B-03: {gap} missing, {reported} reported; {}", context())
+                    });
                 }
                 if lost.disconnect > 0 {
                     self.totals.lost_while_away += lost.disconnect;
-                    if self.should_have(took, &had_before, before) {
-                        self.fail(|| format!("B-05: lost over a short cut; {}", who()));
+                    if self.should_have_kept(taken, &state_before, before) {
+                        self.fail(|| {
+                            format!("B-05: lost during a short disconnect; {}", context())
+                        });
                     }
                 }
                 // A repair begins after the last reading of the program, as after a cut. Only runs
                 // that plant the loss of records accept that a repair is needed.
-                let is_mended = self.repairs == Repairs::Records;
-                if lost.disconnect > 0 && !interrupted && !is_mended {
-                    self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));
+                let accepts_repairs = self.repairs == Repairs::Records;
+                if lost.disconnect > 0 && !interrupted && !accepts_repairs {
+                    self.fail(|| {
+                        format!(
+                            "B-03: lost to a disconnect that did not happen; {}",
+                            context()
+                        )
+                    });
                 }
             }
         }
-        let fits = match took.contract {
+        let is_possible = match taken.contract {
             Contract::Latest | Contract::Sampled(_) => lost.queue == 0 && lost.overrun == 0,
             Contract::Last(_) | Contract::First(_) => lost.coalesced == 0 && lost.overrun == 0,
             Contract::All { .. } => lost.coalesced == 0 && lost.queue == 0,
         };
-        if !fits {
-            self.fail(|| format!("B-05: a loss that the contract does not know; {}", who()));
+        if !is_possible {
+            self.fail(|| {
+                format!(
+                    "B-05: a kind of loss that the contract does not have; {}",
+                    context()
+                )
+            });
         }
     }
 
     /// Checks that the content of the reading was written to this variable as this update, so that
     /// no reading is invented.
-    fn check_content(&mut self, took: &Took<'_>) {
-        let (variable, reading) = (took.variable, took.reading);
+    fn check_content(&mut self, taken: &TakenReading<'_>) {
+        let (variable, reading) = (taken.variable, taken.reading);
         let position = reading.position;
         if position.sequence == 0 {
             return;
         }
-        self.reveal_reading(variable, reading);
-        let Some(seen) = self.seen(variable, position).copied() else {
+        self.fill_in_from_reading(variable, reading);
+        let Some(update) = self.update_at(variable, position).copied() else {
             return self.fail(|| {
-                format!("an invented reading: variable {variable} was never at {position:?}")
+                format!("a reading that was never written: variable {variable} was never at {position:?}")
             });
         };
-        let write = number_of(&reading.sample.value);
-        if write != Some(seen.write) {
+        let write = write_number(&reading.sample.value);
+        if write != Some(update.write) {
             return self.fail(|| {
                 format!(
-                    "a false reading: variable {variable} at {position:?} is write {}, not {write:?}",
-                    seen.write
+                    "a wrong reading: variable {variable} at {position:?} is write {}, not {write:?}",
+                    update.write
                 )
             });
         }
-        if reading.sample.engine_timestamp != seen.engine_timestamp
-            || reading.sample.quality != seen.quality
+        if reading.sample.engine_timestamp != update.engine_timestamp
+            || reading.sample.quality != update.quality
         {
             return self.fail(|| {
                 format!(
@@ -190,19 +214,26 @@ impl Checker {
                 )
             });
         }
-        let Some(written) = self.write(seen.write) else {
+        let Some(written) = self.write(update.write) else {
             return;
         };
-        let is_own = written.by == took.by && took.by != 0 && written.seen == Some(position);
+        let is_own = written.writer == taken.writer
+            && taken.writer != 0
+            && written.witnessed_at == Some(position);
         let (fate, session, alone) = (written.fate, written.session, written.alone);
-        let number = seen.write;
+        let number = update.write;
         if reading.own && !is_own {
-            self.fail(|| format!("B-21: write {number} is no write of program {}", took.by));
+            self.fail(|| {
+                format!(
+                    "B-21: write {number} is not a write of program {}",
+                    taken.writer
+                )
+            });
         }
         if alone
             && is_own
             && !reading.own
-            && session == took.session
+            && session == taken.session
             && matches!(fate, Fate::Applied(_))
         {
             self.fail(|| format!("B-21: write {number} is not marked as its writer's own"));
@@ -214,7 +245,7 @@ impl Checker {
 
     /// Checks the answer to a read or a snapshot of these variables: its contents must have been
     /// written, and all values of one instant must have been current at the same time (B-23).
-    pub fn answered<E: std::fmt::Debug>(
+    pub fn check_answer<E: std::fmt::Debug>(
         &mut self,
         variables: &[u32],
         readings: &[Result<Reading, E>],
@@ -227,32 +258,34 @@ impl Checker {
             };
             self.totals.readings += 1;
             let position = reading.position;
-            self.reveal_reading(variable, reading);
+            self.fill_in_from_reading(variable, reading);
             let behind = Position {
                 sequence: position.sequence + 1,
                 ..position
             };
             next = next.min(
-                self.seen(variable, behind)
-                    .map_or(u64::MAX, |seen| seen.serial),
+                self.update_at(variable, behind)
+                    .map_or(u64::MAX, |update| update.serial),
             );
             if position.sequence == 0 {
                 continue;
             }
-            let Some(seen) = self.seen(variable, position).copied() else {
+            let Some(update) = self.update_at(variable, position).copied() else {
                 return self.fail(|| {
-                    format!("an invented answer: variable {variable} was never at {position:?}")
+                    format!("an answer that was never written: variable {variable} was never at {position:?}")
                 });
             };
-            newest = newest.max(seen.serial);
-            if number_of(&reading.sample.value) != Some(seen.write) {
-                self.fail(|| format!("a false answer: variable {variable} as {reading:?}"));
+            newest = newest.max(update.serial);
+            if write_number(&reading.sample.value) != Some(update.write) {
+                self.fail(|| format!("a wrong answer: variable {variable} as {reading:?}"));
             }
         }
         self.totals.snapshots += u64::from(is_one_instant);
         // Updates that the witness has not seen cannot be ordered among those of other variables.
-        if is_one_instant && newest >= next && !self.is_plain {
-            self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
+        if is_one_instant && newest >= next && !self.is_latest_only {
+            self.fail(|| {
+                format!("B-23: the values of a snapshot are not of one instant: {readings:?}")
+            });
         }
     }
 }

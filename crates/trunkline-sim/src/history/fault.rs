@@ -14,7 +14,7 @@ pub enum Fault {
     Damage,
 }
 
-/// All kinds of faults that strike at random; damage comes last.
+/// All kinds of faults that are injected at random; damage comes last.
 pub const FAULTS: &[Fault] = &[
     Fault::Kill,
     Fault::PowerLoss,
@@ -32,7 +32,7 @@ impl Fault {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Kill => {
-                "the engine is killed, half of the times within a commit or a move to files"
+                "the engine is killed, in half of the cases within a commit or a move to files"
             }
             Self::PowerLoss => "power is lost within a commit or a move to files",
             Self::Restart => "the engine stops in an orderly way and starts again",
@@ -40,9 +40,7 @@ impl Fault {
             Self::Clock => "the machine's clock is set",
             Self::Redeploy => "variables are undeployed, deployed again, and change their types",
             Self::Cut => "the subscriber's connection is closed or reset at any byte",
-            Self::Silence => {
-                "the subscriber's connection is silent, of which neither end is notified"
-            }
+            Self::Silence => "the subscriber's connection is silent, without notice to either end",
             Self::Damage => "bits of a file are inverted",
         }
     }

@@ -9,16 +9,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_engine::history::History;
 use trunkline_engine::{Engine, EngineOptions, Wake, Wakes};
 use trunkline_history::FileHistory;
-use trunkline_types::DataType;
+use trunkline_types::{DataType, Moment};
 
 use super::plan::{library, rules};
-use crate::alarms::model::At;
 use crate::remote::Service;
 use crate::rng::Rng;
 
-struct Unheard;
+struct NoWake;
 
-impl Wake for Unheard {
+impl Wake for NoWake {
     fn wake(&self) {}
 }
 
@@ -49,17 +48,17 @@ impl Host {
             epoch: 0,
             running: None,
         };
-        std::fs::create_dir(host.place())?;
+        std::fs::create_dir(host.history_folder())?;
         Ok(host)
     }
 
-    pub fn place(&self) -> PathBuf {
+    pub fn history_folder(&self) -> PathBuf {
         self.folder.path().join(self.folders.to_string())
     }
 
     pub fn image(&self) -> Image {
         let mut files = Image::new();
-        read(&self.place(), Path::new(""), &mut files);
+        read(&self.history_folder(), Path::new(""), &mut files);
         files
     }
 
@@ -68,11 +67,11 @@ impl Host {
     pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
         let image = image.unwrap_or_else(|| self.image());
         self.running = None;
-        std::fs::remove_dir_all(self.place())?;
+        std::fs::remove_dir_all(self.history_folder())?;
         self.folders += 1;
-        std::fs::create_dir(self.place())?;
+        std::fs::create_dir(self.history_folder())?;
         for (name, bytes) in image {
-            let path = self.place().join(name);
+            let path = self.history_folder().join(name);
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)?;
             }
@@ -82,10 +81,16 @@ impl Host {
     }
 
     /// Starts the process, and deploys the library.
-    pub fn start(&mut self, variables: &[(String, DataType)], at: At) -> Result<(), String> {
+    pub fn start(&mut self, variables: &[(String, DataType)], at: Moment) -> Result<(), String> {
         self.epoch += 1;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
-        let opened = FileHistory::open(self.place(), rules(), &engine, Box::new(Unheard), at.wall);
+        let opened = FileHistory::open(
+            self.history_folder(),
+            rules(),
+            &engine,
+            Box::new(NoWake),
+            at.wall,
+        );
         let history = Arc::new(opened.map_err(|error| error.to_string())?);
         self.running = Some(Running {
             service: Service::new(&engine),
@@ -95,7 +100,7 @@ impl Host {
         self.deploy(variables, at)
     }
 
-    pub fn deploy(&mut self, variables: &[(String, DataType)], at: At) -> Result<(), String> {
+    pub fn deploy(&mut self, variables: &[(String, DataType)], at: Moment) -> Result<(), String> {
         let Some(running) = &self.running else {
             return Ok(());
         };
@@ -180,7 +185,7 @@ pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image
 }
 
 /// Calls `work` while no file may become longer than this. The limit applies to the whole process.
-pub fn with_room<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+pub fn with_file_limit<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);
     let _blocked = signals.thread_block();

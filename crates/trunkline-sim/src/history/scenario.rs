@@ -7,7 +7,7 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::HistoryWorld;
-use crate::run::{Outcome, Scenario, panic_of};
+use crate::run::{Outcome, Scenario, catch_panic};
 use crate::trace::Trace;
 
 impl Scenario for Plan {
@@ -20,7 +20,7 @@ impl Scenario for Plan {
 
     fn run(self, trace: Trace) -> Outcome<Self> {
         let mut world = HistoryWorld::new(self, trace);
-        let panic = panic_of(|| world.run());
+        let panic = catch_panic(|| world.run());
         Outcome {
             violation: world.checker.violation.take().or(panic),
             now: world.now,
@@ -38,15 +38,15 @@ impl Scenario for Plan {
             ("queries", totals.queries),
             ("of those, while rows moved between two pages", totals.moved),
             ("commits", totals.commits),
-            ("commits that found no room", totals.failed),
+            ("commits that failed on a full disk", totals.failed),
             ("segments closed", totals.closed),
             (
-                "moves to files, and joined or removed files",
+                "maintenance steps: rows moved to files, files joined or removed",
                 totals.maintained,
             ),
-            ("starts compared with what was durable", totals.starts),
+            ("starts compared with the durable rows", totals.starts),
             (
-                "rows that were not durable and survived an end",
+                "rows that survived an end although they were not durable",
                 totals.survived,
             ),
             ("files damaged", totals.damaged),
@@ -54,7 +54,7 @@ impl Scenario for Plan {
             ("events of series compared", totals.events),
             ("connections of the subscriber", totals.connections),
             ("readings that it received and compared", totals.followed),
-            ("pages of history for its gaps", totals.filled),
+            ("pages of history that filled its gaps", totals.filled),
         ]
     }
 

@@ -16,9 +16,8 @@ use trunkline_types::{
 use super::checker::{Answer, HistoryChecker, Line, Update};
 use super::fault::Fault;
 use super::follower::Follower;
-use super::host::{Host, Image, log_length, with_room, within_commit, within_maintenance};
+use super::host::{Host, Image, log_length, with_file_limit, within_commit, within_maintenance};
 use super::plan::{FOLLOWED, LIBRARY, Plan, data_type, pick};
-use crate::alarms::model::At;
 use crate::rng::Rng;
 use crate::run::BEGIN;
 use crate::trace::Trace;
@@ -28,7 +27,7 @@ use crate::trace::Trace;
 const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
 /// Time after the last fault within which a program must receive everything.
-const SETTLED: Duration = Duration::from_secs(25);
+const SETTLE_TIME: Duration = Duration::from_secs(25);
 /// Maximum number of calls of maintenance in a row; more are a violation.
 const CALLS_MAX: usize = 10_000;
 
@@ -45,7 +44,7 @@ pub struct HistoryWorld {
     /// The latest time that the wall clock has shown.
     latest: Timestamp,
     variables: Vec<(String, DataType)>,
-    strike_at: Vec<Tick>,
+    fault_at: Vec<Tick>,
     /// Number of late samples since the engine started.
     late: u64,
     follower: Option<Follower>,
@@ -60,7 +59,7 @@ impl HistoryWorld {
         )]
         let host = Host::new().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         let strikes = plan.faults.iter();
-        let strike_at = strikes
+        let fault_at = strikes
             .map(|(_, mean)| BEGIN.saturating_add(rng.wait(*mean)))
             .collect();
         Self {
@@ -77,26 +76,21 @@ impl HistoryWorld {
             offset: WALL,
             latest: Timestamp::from_nanos(WALL),
             variables: plan.variables.clone(),
-            strike_at,
+            fault_at,
             late: 0,
             follower: None,
             plan,
         }
     }
 
-    fn at(&mut self) -> At {
+    fn moment(&mut self) -> Moment {
         let wall = (self.now.as_nanos() as i64).saturating_add(self.offset);
         let wall = Timestamp::from_nanos(wall);
         self.latest = self.latest.max(wall);
-        At {
+        Moment {
             now: self.now,
             wall,
         }
-    }
-
-    fn moment(&mut self) -> Moment {
-        let At { now, wall } = self.at();
-        Moment { now, wall }
     }
 
     pub fn run(&mut self) {
@@ -107,13 +101,13 @@ impl HistoryWorld {
             self.pass(next);
             self.trace.events += 1;
             self.act();
-            for index in 0..self.strike_at.len() {
-                let due = self.strike_at.get(index).is_some_and(|at| *at <= self.now);
+            for index in 0..self.fault_at.len() {
+                let due = self.fault_at.get(index).is_some_and(|at| *at <= self.now);
                 if let (true, Some((fault, mean))) = (due, self.plan.faults.get(index).copied()) {
-                    if let Some(at) = self.strike_at.get_mut(index) {
+                    if let Some(at) = self.fault_at.get_mut(index) {
                         *at = self.now.saturating_add(self.rng.wait(mean));
                     }
-                    self.strike(fault);
+                    self.inject(fault);
                 }
             }
         }
@@ -140,7 +134,7 @@ impl HistoryWorld {
         if self.follower.is_none() && begins_at.is_some_and(|at| at <= self.now) {
             self.follower = Some(Follower::new(&mut self.rng));
         }
-        let at = self.at();
+        let at = self.moment();
         if let Some(running) = &self.host.running {
             let _due = running.engine.poll(at.now, at.wall, &mut Wakes::new());
         }
@@ -180,9 +174,9 @@ impl HistoryWorld {
             }
             if calls == CALLS_MAX {
                 self.checker
-                    .fail(|| "H-13: what waits is never recorded".to_owned());
+                    .fail(|| "H-13: waiting updates are never recorded".to_owned());
             }
-            let wall = self.at().wall;
+            let wall = self.moment().wall;
             let (Order::History(query), Some(running)) = (order, &self.host.running) else {
                 continue;
             };
@@ -196,12 +190,12 @@ impl HistoryWorld {
         }
     }
 
-    fn say(&mut self, line: impl FnOnce() -> String) {
-        self.trace.say(self.now, line);
+    fn log(&mut self, line: impl FnOnce() -> String) {
+        self.trace.log(self.now, line);
     }
 
     fn start(&mut self) {
-        let at = self.at();
+        let at = self.moment();
         if let Err(error) = self.host.start(&self.variables, at) {
             return self
                 .checker
@@ -209,7 +203,7 @@ impl HistoryWorld {
         }
         self.late = 0;
         let epoch = self.host.epoch;
-        self.say(|| format!("start {epoch}"));
+        self.log(|| format!("start {epoch}"));
         if let Some(answer) = self.read(&everything(), false) {
             self.checker.started(epoch, &answer.0, self.latest);
         }
@@ -245,7 +239,7 @@ impl HistoryWorld {
     }
 
     fn write(&mut self) {
-        let at = self.at();
+        let at = self.moment();
         let rng = &mut self.rng;
         let index = rng.index(self.variables.len());
         let Some((name, data_type)) = self.variables.get(index).cloned() else {
@@ -354,19 +348,19 @@ impl HistoryWorld {
         };
         let history = &running.history;
         let recorded = match room {
-            Some(room) => with_room(length + room, || history.record(moment)),
+            Some(room) => with_file_limit(length + room, || history.record(moment)),
             None => history.record(moment),
         };
         if history.is_idle() {
             self.checker.committed();
         } else if recorded.is_ok() && !history.is_maintenance_due() {
             self.checker
-                .fail(|| "H-13: nothing was recorded, and nothing is due".to_owned());
+                .fail(|| "H-13: nothing was recorded, but no maintenance is due".to_owned());
         }
         if let Err(error) = recorded {
             self.checker.totals.failed += 1;
             self.trace
-                .say(self.now, || format!("not recorded: {error}"));
+                .log(self.now, || format!("not recorded: {error}"));
             if room.is_none() {
                 self.checker.fail(|| format!("H-13: not recorded: {error}"));
             }
@@ -388,13 +382,13 @@ impl HistoryWorld {
         self.checker.totals.closed += 1;
         if let Err(error) = closed {
             self.checker
-                .fail(|| format!("H-13: no segment is closed: {error}"));
+                .fail(|| format!("H-13: the segment cannot be closed: {error}"));
         }
     }
 
     /// Calls maintenance once. Returns false if there is nothing to do.
     fn maintain(&mut self) -> bool {
-        let wall = self.at().wall;
+        let wall = self.moment().wall;
         let Some(running) = &self.host.running else {
             return false;
         };
@@ -422,7 +416,7 @@ impl HistoryWorld {
         let mut query = query.clone();
         let mut answer = Answer::default();
         loop {
-            let wall = self.at().wall;
+            let wall = self.moment().wall;
             let running = self.host.running.as_ref()?;
             let page = match running.history.read(&query, wall) {
                 Ok(page) => page,
@@ -440,7 +434,7 @@ impl HistoryWorld {
             }
             if query.from == from {
                 self.checker
-                    .fail(|| format!("B-63: a page of {query:?} ends where it began"));
+                    .fail(|| format!("B-63: a page of {query:?} makes no progress"));
                 return None;
             }
             if moves {
@@ -495,10 +489,10 @@ impl HistoryWorld {
         }
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         if fault != Fault::Damage {
             *self.faults.entry(fault).or_default() += 1;
-            self.say(|| fault.sentence().to_owned());
+            self.log(|| fault.sentence().to_owned());
         }
         self.trace.note(fault as u64);
         match fault {
@@ -512,7 +506,7 @@ impl HistoryWorld {
                 self.end(image, false);
             }
             Fault::Restart => {
-                let wall = self.at().wall;
+                let wall = self.moment().wall;
                 let Some(running) = &self.host.running else {
                     return;
                 };
@@ -520,7 +514,9 @@ impl HistoryWorld {
                 match closed {
                     Ok(()) => self.checker.committed(),
                     Err(error) => {
-                        return self.checker.fail(|| format!("H-13: no stop: {error}"));
+                        return self
+                            .checker
+                            .fail(|| format!("H-13: the engine cannot be stopped: {error}"));
                     }
                 }
                 self.end(None, true);
@@ -562,7 +558,7 @@ impl HistoryWorld {
     }
 
     fn cut_maintenance(&mut self) -> Option<Image> {
-        let wall = self.at().wall;
+        let wall = self.moment().wall;
         let before = self.host.image();
         let running = self.host.running.as_ref()?;
         let _lost = running.history.maintain(wall);
@@ -575,7 +571,7 @@ impl HistoryWorld {
         if let Err(error) = self.host.end(image) {
             return self
                 .checker
-                .fail(|| format!("no folder for the history: {error}"));
+                .fail(|| format!("cannot create the folder of the history: {error}"));
         }
         if let Some(follower) = &mut self.follower {
             follower.remote.engine_ended(self.now);
@@ -587,7 +583,7 @@ impl HistoryWorld {
 
     /// Removes variables, adds variables that were removed, and changes types.
     fn redeploy(&mut self) {
-        let at = self.at();
+        let at = self.moment();
         let followed = FOLLOWED.trim_start_matches(LIBRARY).trim_start_matches('/');
         let others = self.plan.variables.clone().into_iter();
         for (name, known) in others.filter(|(name, _)| name != followed) {
@@ -618,7 +614,7 @@ impl HistoryWorld {
         if let Some(follower) = &mut self.follower {
             follower.remote.heal();
         }
-        self.pass(self.now.saturating_add(SETTLED));
+        self.pass(self.now.saturating_add(SETTLE_TIME));
         self.commit(None);
         if let Some(follower) = &self.follower {
             self.checker.totals.connections = follower.remote.connections;
@@ -634,7 +630,7 @@ impl HistoryWorld {
             calls += 1;
             if calls == CALLS_MAX {
                 self.checker
-                    .fail(|| "B-63: maintenance is never done".to_owned());
+                    .fail(|| "B-63: maintenance never ends".to_owned());
             }
         }
         self.commit(None);
@@ -684,7 +680,7 @@ impl HistoryWorld {
                 *byte ^= 1 << self.rng.below(8);
             }
         }
-        self.say(|| format!("damaged: {chosen:?}"));
+        self.log(|| format!("damaged: {chosen:?}"));
         self.checker.is_damaged = true;
         self.end(Some(image), false);
     }

@@ -42,7 +42,7 @@ pub struct Totals {
     /// Readers that learned that their stream is over.
     pub over: u64,
     /// Counts of undelivered elements that were compared.
-    pub lefts: u64,
+    pub undelivered: u64,
     /// Ends that continued from a journal.
     pub resumed: u64,
     /// Streams that were complete after the heal.
@@ -51,12 +51,12 @@ pub struct Totals {
 
 /// The writer's view of a stream.
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct StreamRecord {
     /// Elements that were certainly written, and those that may have been.
     pub accepted: u64,
-    pub tried: u64,
-    /// The largest value of `tried` so far.
-    most: u64,
+    pub attempted: u64,
+    /// The largest value of `attempted` so far.
+    attempted_max: u64,
     /// Elements reported as received and as durable, by reader: a stream whose journal was not
     /// emptied may have another reader later.
     received: BTreeMap<Lineage, u64>,
@@ -93,11 +93,11 @@ pub enum StreamEnd {
 
 /// The state of a reader.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading {
-    pub life: Option<u64>,
+pub struct ReaderState {
+    pub stream: Option<u64>,
     pub next: u64,
     committed: u64,
-    commit_tried: u64,
+    commit_attempted: u64,
     /// Elements that this incarnation of the end reports as read.
     total: u64,
     /// Index of its first element.
@@ -118,15 +118,15 @@ pub struct Checker {
     /// The sides on which a completed call survives a loss of power.
     on_disk: [bool; 2],
     capacity: [u64; 2],
-    lives: Vec<Life>,
+    streams: Vec<StreamRecord>,
     known: BTreeMap<Lineage, u64>,
-    readings: BTreeMap<Lineage, Reading>,
+    readers: BTreeMap<Lineage, ReaderState>,
     /// A process was killed, or a program has ended its end.
     pub is_disturbed: bool,
     /// Confirmed data may be lost.
     pub may_lose: bool,
     /// Data that had arrived may be lost again.
-    has_torn: bool,
+    has_power_failed: bool,
     /// A disk has failed, so that a journal may not have been emptied; or a stream was given up
     /// while the other end was away.
     pub has_failed: bool,
@@ -147,12 +147,12 @@ impl Checker {
             journals: [0, 1].map(|side| plan.sides[side].journal.is_some()),
             on_disk: [0, 1].map(|side| on_disk(&plan.sides[side])),
             capacity: [0, 1].map(|side| plan.sides[side].capacity as u64),
-            lives: Vec::new(),
+            streams: Vec::new(),
             known: BTreeMap::new(),
-            readings: BTreeMap::new(),
+            readers: BTreeMap::new(),
             is_disturbed: false,
             may_lose: false,
-            has_torn: false,
+            has_power_failed: false,
             has_failed: false,
             probe: None,
             totals: Totals::default(),
@@ -161,38 +161,38 @@ impl Checker {
     }
 
     /// Records a violation; only the first one counts.
-    pub fn violate(&mut self, what: impl FnOnce() -> String) {
+    pub fn fail(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    pub fn life(&self, life: u64) -> &Life {
-        &self.lives[life as usize]
+    pub fn stream(&self, stream: u64) -> &StreamRecord {
+        &self.streams[stream as usize]
     }
 
-    fn life_mut(&mut self, life: u64) -> &mut Life {
-        &mut self.lives[life as usize]
+    fn stream_mut(&mut self, stream: u64) -> &mut StreamRecord {
+        &mut self.streams[stream as usize]
     }
 
     /// Returns the stream of the writer with this lineage.
-    pub fn life_of(&mut self, lineage: Lineage) -> u64 {
-        if let Some(life) = self.known.get(&lineage) {
-            return *life;
+    pub fn stream_of(&mut self, lineage: Lineage) -> u64 {
+        if let Some(stream) = self.known.get(&lineage) {
+            return *stream;
         }
-        let life = self.lives.len() as u64;
-        self.lives.push(Life::default());
-        self.known.insert(lineage, life);
-        life
+        let stream = self.streams.len() as u64;
+        self.streams.push(StreamRecord::default());
+        self.known.insert(lineage, stream);
+        stream
     }
 
     /// Called when a process is gone. If its program did not have the reader yet, the reader's position is
     /// unknown.
     pub fn killed(&mut self, side: usize) {
         if side == 1 && self.takes_successor {
-            self.lives
+            self.streams
                 .iter_mut()
-                .for_each(|life| life.reached = life.tried);
+                .for_each(|stream| stream.reached = stream.attempted);
         }
     }
 
@@ -201,13 +201,15 @@ impl Checker {
         self.is_disturbed = true;
         self.may_lose = false;
         self.known.clear();
-        self.readings.clear();
-        self.lives.iter_mut().for_each(|life| life.is_over = true);
+        self.readers.clear();
+        self.streams
+            .iter_mut()
+            .for_each(|stream| stream.is_over = true);
     }
 
     /// Called when a machine has lost power: data that was not durable may be lost.
     pub fn power_failed(&mut self, side: usize) {
-        self.has_torn |= side == 1;
+        self.has_power_failed |= side == 1;
         if !self.on_disk[side] {
             self.may_lose = true;
         }
@@ -217,78 +219,82 @@ impl Checker {
     /// `peer` is the writer that it was last connected to.
     pub fn reader_over(&mut self, own: Lineage, peer: Option<Lineage>, end: StreamEnd) {
         self.totals.over += 1;
-        let mut reading = self.reading(own);
-        let peer = peer.map(|peer| self.life_of(peer));
+        let mut reading = self.reader(own);
+        let peer = peer.map(|peer| self.stream_of(peer));
         let may_be_another = self.takes_successor || reading.total == 0;
-        if may_be_another && peer.is_some() && peer != reading.life {
+        if may_be_another && peer.is_some() && peer != reading.stream {
             // The peer is a successor of the writer, or the reader's first writer, and none of its elements
             // was read.
-            reading.life = peer;
+            reading.stream = peer;
             (reading.next, reading.base) = (0, reading.base.map(|_| 0));
         }
-        let Some(life) = reading.life else {
+        let Some(stream) = reading.stream else {
             return;
         };
         let has_failed = self.has_failed && self.journals[0];
-        let it = self.life_mut(life);
+        let record = self.stream_mut(stream);
         if reading.base.is_none() {
             return;
         }
-        it.finished = Some(reading.next);
-        let (next, accepted, tried) = (reading.next, it.accepted, it.tried);
-        let ending = it.ending;
-        let is_whole = (accepted..=tried).contains(&next);
+        record.finished = Some(reading.next);
+        let (next, accepted, attempted) = (reading.next, record.accepted, record.attempted);
+        let ending = record.ending;
+        let is_whole = (accepted..=attempted).contains(&next);
         match end {
             // If a journal cannot be emptied because of its disk, the stream continues in the next
             // incarnation.
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if has_failed => {}
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if !is_whole => {
-                self.violate(|| {
-                    format!("I1: the stream ends at {next} where {accepted} were written")
+                self.fail(|| {
+                    format!(
+                        "I1: the stream ends after {next} elements, but {accepted} were written"
+                    )
                 });
             }
             StreamEnd::Ended if ending != Some(true) => {
-                self.violate(|| {
+                self.fail(|| {
                     format!("I1: a reader sees an orderly end, but the writer's end was {ending:?}")
                 });
             }
             StreamEnd::Aborted { .. } if ending.is_none() => {
-                self.violate(|| "I1: a stream is aborted that nobody has ended".to_owned());
+                self.fail(|| {
+                    "I1: a stream is aborted, but its program has not ended it".to_owned()
+                });
             }
-            StreamEnd::Aborted { missing } if missing > 0 && next >= tried => {
-                self.violate(|| format!("I6: {missing} bytes are told as missing, and none are"));
+            StreamEnd::Aborted { missing } if missing > 0 && next >= attempted => {
+                self.fail(|| format!("I6: {missing} bytes are reported as missing, but none are"));
             }
             _ => {}
         }
-        self.compare_ends(life);
+        self.compare_ends(stream);
     }
 
     /// Checks that the elements the writer reports as undelivered are those that the reader lacks.
-    fn compare_ends(&mut self, life: u64) {
-        let it = self.life(life);
-        let (Some((left, in_order)), Some(next)) = (it.left, it.finished) else {
+    fn compare_ends(&mut self, stream: u64) {
+        let record = self.stream(stream);
+        let (Some((left, in_order)), Some(next)) = (record.left, record.finished) else {
             return;
         };
-        let (accepted, tried) = (it.accepted, it.tried);
-        if accepted != tried || self.has_torn || self.has_failed {
+        let (accepted, attempted) = (record.accepted, record.attempted);
+        if accepted != attempted || self.has_power_failed || self.has_failed {
             return;
         }
-        self.totals.lefts += 1;
+        self.totals.undelivered += 1;
         let most = accepted.saturating_sub(left.elements - left.in_doubt.min(left.elements));
         let least = accepted.saturating_sub(left.elements);
         if left.elements > accepted || !(least..=most).contains(&next) {
-            self.violate(|| {
+            self.fail(|| {
                 format!(
-                    "I6: {left:?} of {accepted} elements are told as left (in order: {in_order}), \
-                     and the reader has {next}"
+                    "I6: {left:?} of {accepted} elements are reported as undelivered (in order: \
+                     {in_order}), but the reader has {next}"
                 )
             });
         }
     }
 
     /// Requires that the last element is read by this time.
-    pub fn probe(&mut self, life: u64, by: Tick) {
-        self.probe = Some((self.life(life).accepted, by));
+    pub fn probe(&mut self, stream: u64, by: Tick) {
+        self.probe = Some((self.stream(stream).accepted, by));
     }
 
     /// Returns true while the probe has not been read.
@@ -297,35 +303,35 @@ impl Checker {
     }
 
     /// Checks that the element was read in time.
-    pub fn look_at_probe(&mut self, now: Tick) {
+    pub fn check_probe(&mut self, now: Tick) {
         let Some((count, by)) = self.probe else {
             return;
         };
-        let is_read = self.readings.values().any(|reading| reading.next >= count);
+        let is_read = self.readers.values().any(|reading| reading.next >= count);
         if is_read {
             self.probe = None;
         } else if now > by {
-            self.violate(|| "I5: a single element is late, and nothing is wrong".to_owned());
+            self.fail(|| "I5: a single element is late without a fault".to_owned());
         }
     }
 
     /// Checks after the heal that everything was read.
-    pub fn compare(&mut self, own: Lineage, life: u64) {
-        let reading = self.reading(own);
+    pub fn compare(&mut self, own: Lineage, stream: u64) {
+        let reading = self.reader(own);
         self.totals.compared += 1;
-        let it = self.life(life);
-        let accepted = it.accepted;
+        let record = self.stream(stream);
+        let accepted = record.accepted;
         if reading.base.is_none() {
             return;
         }
-        if it.behind_at.is_some_and(|before| reading.next > before) {
+        if record.behind_at.is_some_and(|before| reading.next > before) {
             return;
         }
-        let has_other = reading.life != Some(life) && accepted > 0;
+        let has_other = reading.stream != Some(stream) && accepted > 0;
         if has_other || (accepted > 0 && reading.next != accepted) {
-            self.violate(|| {
+            self.fail(|| {
                 format!(
-                    "I5: {} of {accepted} elements of stream {life} were read 10 s after the heal",
+                    "I5: {} of {accepted} elements of stream {stream} were read 10 s after the heal",
                     reading.next
                 )
             });

@@ -22,8 +22,8 @@ pub enum Kind {
 
 impl Kind {
     /// Draws a kind. With `tells`, every element is long enough to hold its name.
-    pub fn drawn(rng: &mut Rng, tells: bool) -> Self {
-        let least = if tells { 8 } else { 0 };
+    pub fn drawn(rng: &mut Rng, has_names: bool) -> Self {
+        let least = if has_names { 8 } else { 0 };
         match rng.below(3) {
             0 => Self::Variable(least, least + rng.magnitude(1.0, 400.0) as usize),
             1 => Self::Fixed([1, 2, 4, 8][rng.index(4)].max(least)),
@@ -59,9 +59,9 @@ impl Kind {
         }
     }
 
-    /// Appends element `index` of stream `life` in its buffer layout.
-    pub fn put(self, life: u64, index: u64, out: &mut Vec<u8>) {
-        let name = life << INDEX_BITS | index;
+    /// Appends element `index` of `stream` in its buffer layout.
+    pub fn put(self, stream: u64, index: u64, out: &mut Vec<u8>) {
+        let name = stream << INDEX_BITS | index;
         let mut state = mix(name ^ 0x656c_656d_656e_7431);
         let size = match self {
             Self::Fixed(size) => size,

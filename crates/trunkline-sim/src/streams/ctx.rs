@@ -12,7 +12,7 @@ use trunkline_stream::{JournalOptions, Options};
 use trunkline_types::Tick;
 
 use super::checker::{Checker, Lineage};
-use super::plan::{Names, Plan};
+use super::plan::{Dialers, Plan};
 use crate::rng::Rng;
 
 /// The phase of a run.
@@ -46,7 +46,7 @@ pub struct Shared {
     /// Time until which each program is idle.
     pub idle_until: [Cell<Tick>; 2],
     /// Readable messages of the programs.
-    pub said: RefCell<Vec<String>>,
+    pub log_lines: RefCell<Vec<String>>,
     pub clock: Arc<SimClock>,
     pub plan: Plan,
 }
@@ -99,10 +99,10 @@ impl Ctx {
         f(&mut self.shared.checker.borrow_mut())
     }
 
-    pub fn say(&self, line: impl FnOnce() -> String) {
+    pub fn log(&self, line: impl FnOnce() -> String) {
         let name = ["writer", "reader"][self.side];
         self.shared
-            .said
+            .log_lines
             .borrow_mut()
             .push(format!("{name}: {}", line()));
     }
@@ -142,9 +142,9 @@ impl Ctx {
     }
 
     /// Pauses between two ends.
-    pub async fn absence(&self) {
+    pub async fn pause_between_ends(&self) {
         let mean = match self.phase() {
-            Phase::Faults => self.plan().sides[self.side].pace.absence,
+            Phase::Faults => self.plan().sides[self.side].pace.recreate_delay,
             _ => Duration::from_millis(20),
         };
         let time = self.rng(|rng| rng.wait(mean));
@@ -171,14 +171,14 @@ impl Ctx {
     pub fn options(&self) -> Options {
         let plan = self.plan();
         let side = &plan.sides[self.side];
-        let names = match plan.names {
-            Names::Both => true,
-            Names::Writer => self.side == 0,
-            Names::Reader => self.side == 1,
+        let is_dialer = match plan.dialers {
+            Dialers::Both => true,
+            Dialers::Writer => self.side == 0,
+            Dialers::Reader => self.side == 1,
         };
         let timeout = self.rng(|rng| rng.chance(0.3).then(|| rng.millis(50, 9000)));
         Options {
-            peer: names.then(|| url(plan, 1 - self.side, "far")),
+            peer: is_dialer.then(|| url(plan, 1 - self.side, "far")),
             capacity: side.capacity,
             bytes_max: side.bytes_max,
             timeout,

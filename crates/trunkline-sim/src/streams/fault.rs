@@ -68,20 +68,22 @@ impl Fault {
         match self {
             Self::Cut => "a connection is closed or reset at any byte",
             Self::HalfCut => "one end notices a cut at once, the other late, with late bytes",
-            Self::HalfOpen => "silence in one direction or both, of which neither end is notified",
+            Self::HalfOpen => "silence in one direction or both, without notice to either end",
             Self::Slow => "a connection carries 2 kB/s to 500 kB/s",
             Self::Late => "each direction of a connection is up to 6 s late",
             Self::Refuse => "connections are refused or not answered",
             Self::Replay => "the first bytes of an earlier connection arrive again",
             Self::Alter => "a bit is altered in transit",
-            Self::Pause => "a process is stopped",
+            Self::Pause => "a process is paused",
             Self::Kill => "a process is killed and started again",
             Self::Idle => "a program does not use its end",
             Self::DiskFull => "a journal's disk is full",
             Self::DiskFails => "writes to a journal's disk fail",
             Self::SyncFails => "a sync of a journal fails",
             Self::PowerFails => "a machine with a journal loses power",
-            Self::Hostile => "a stranger asks a directory again and again and reads no answer",
+            Self::Hostile => {
+                "a stranger sends requests to a directory continuously and reads no answer"
+            }
             Self::Impostor => "an impostor dials an end as its peer, without the secret",
         }
     }

@@ -9,13 +9,13 @@ use crate::link::{Direction, End, Way};
 use crate::rng::Rng;
 
 /// Number of first bytes of a connection that are kept for a replay.
-const OPENING: usize = 2048;
+const OPENING_BYTES: usize = 2048;
 
 /// Limit for the bytes that a directory keeps for one connection: its output with one answer of a
 /// full page, and its input with one read.
-const KEPT_MAX: usize = 96 << 10;
+const DIRECTORY_BYTES_MAX: usize = 96 << 10;
 /// Largest number of bytes in a session's driver that the network has not accepted.
-const OUT_MAX: usize = 64 << 10;
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// The holder of one end of a connection.
 pub enum Holder {
@@ -24,9 +24,9 @@ pub enum Holder {
     /// The directory of the machine that was dialled.
     Session(Box<Hosted>),
     /// None yet: the connection is being handed over.
-    OnTheWay,
+    HandingOver,
     /// No end.
-    Nobody,
+    Closed,
 }
 
 /// A session of a directory.
@@ -47,15 +47,15 @@ pub struct Conn {
     /// The first bytes sent by the dialling side.
     pub opening: Vec<u8>,
     /// Time at which bytes last arrived at each end.
-    pub heard: [Tick; 2],
+    pub last_input_at: [Tick; 2],
     /// Number of pieces still to be altered, by direction.
     pub alters: [u32; 2],
     /// An artificial connection: no stream end is at its end 0.
     pub is_replay: bool,
     /// Requests that a stranger still has to send.
-    pub questions: Vec<u8>,
+    pub pending_requests: Vec<u8>,
     /// Bytes that the directory kept for this connection at its last turn.
-    pub kept: usize,
+    pub directory_bytes: usize,
 }
 
 impl Conn {
@@ -66,11 +66,11 @@ impl Conn {
             ways: [way; 2],
             holders: [from, session],
             opening: Vec::new(),
-            heard: [now; 2],
+            last_input_at: [now; 2],
             alters: [0; 2],
             is_replay: false,
-            questions: Vec::new(),
-            kept: 0,
+            pending_requests: Vec::new(),
+            directory_bytes: 0,
         }
     }
 
@@ -78,11 +78,11 @@ impl Conn {
     pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
         let count = bytes.len().min(self.directions[end].room());
         let bytes = &bytes[..count];
-        if end == 0 && self.opening.len() < OPENING {
-            let kept = count.min(OPENING - self.opening.len());
+        if end == 0 && self.opening.len() < OPENING_BYTES {
+            let kept = count.min(OPENING_BYTES - self.opening.len());
             self.opening.extend_from_slice(&bytes[..kept]);
         }
-        if matches!(self.holders[1 - end], Holder::Nobody) {
+        if matches!(self.holders[1 - end], Holder::Closed) {
             // The other end is closed, so the bytes are discarded.
             return count;
         }
@@ -102,7 +102,7 @@ impl Conn {
 
     /// Closes an end.
     pub fn finish(&mut self, end: usize, now: Tick, how: End) {
-        self.holders[end] = Holder::Nobody;
+        self.holders[end] = Holder::Closed;
         let way = self.ways[end];
         self.directions[end].finish(now, how, &way);
     }
@@ -114,21 +114,21 @@ impl Conn {
     }
 
     /// Returns true if the directory keeps more for this connection than allowed.
-    pub fn is_kept_too_much_for(&self) -> bool {
-        self.kept > KEPT_MAX
+    pub fn exceeds_directory_limit(&self) -> bool {
+        self.directory_bytes > DIRECTORY_BYTES_MAX
     }
 
     pub fn is_over(&self) -> bool {
-        let gone = |holder: &Holder| matches!(holder, Holder::Nobody);
+        let gone = |holder: &Holder| matches!(holder, Holder::Closed);
         self.holders.iter().all(gone)
     }
 
     /// Runs a turn of the session at end 1. Returns a number once the connection is to be handed
     /// over to an endpoint under that number.
     pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
-        let questions = std::mem::take(&mut self.questions);
-        let asked = self.send(0, now, &questions, rng);
-        self.questions = questions[asked..].to_vec();
+        let pending_requests = std::mem::take(&mut self.pending_requests);
+        let asked = self.send(0, now, &pending_requests, rng);
+        self.pending_requests = pending_requests[asked..].to_vec();
         let way = self.ways[0];
         let Holder::Session(hosted) = &mut self.holders[1] else {
             return None;
@@ -139,7 +139,7 @@ impl Conn {
         }
         let wall = Timestamp::UNIX_EPOCH;
         if !bytes.is_empty() {
-            self.heard[1] = now;
+            self.last_input_at[1] = now;
             hosted.session.handle_input(now, wall, &bytes);
         }
         if hosted.session.poll_timeout().is_some_and(|at| at <= now) {
@@ -147,15 +147,15 @@ impl Conn {
         }
         hosted.bell.take();
         let mut more = true;
-        while more && hosted.out.len() < OUT_MAX {
-            let budget = OUT_MAX - hosted.out.len();
+        while more && hosted.out.len() < OUTPUT_BYTES_MAX {
+            let budget = OUTPUT_BYTES_MAX - hosted.out.len();
             more = hosted
                 .session
                 .poll_output(now, wall, budget, &mut hosted.out);
         }
         hosted.due = hosted.session.poll_timeout();
         let out = std::mem::take(&mut hosted.out);
-        self.kept = hosted.session.unsent() + hosted.session.buffered_bytes();
+        self.directory_bytes = hosted.session.unsent() + hosted.session.buffered_bytes();
         let (handover, closing) = (
             hosted.session.wants_handover(),
             hosted.session.wants_close(),
@@ -167,7 +167,7 @@ impl Conn {
         }
         if let Some(number) = handover {
             if let Holder::Session(mut hosted) =
-                std::mem::replace(&mut self.holders[1], Holder::OnTheWay)
+                std::mem::replace(&mut self.holders[1], Holder::HandingOver)
             {
                 hosted
                     .session
@@ -182,7 +182,7 @@ impl Conn {
             }
             self.finish(1, now, End::Fin);
             if self.is_replay {
-                self.holders[0] = Holder::Nobody;
+                self.holders[0] = Holder::Closed;
             }
         }
         None

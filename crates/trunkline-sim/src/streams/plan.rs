@@ -12,7 +12,7 @@ use crate::rng::Rng;
 
 /// The ends that name their peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Names {
+pub enum Dialers {
     /// The writer dials.
     Writer,
     /// The reader dials.
@@ -32,14 +32,14 @@ pub struct Pace {
     /// changes.
     pub drives: bool,
     /// Mean time between the end of its endpoint and the creation of the next one.
-    pub absence: Duration,
+    pub recreate_delay: Duration,
     /// Mean time after which it closes or aborts its end by itself; `None`: never.
-    pub closes_every: Option<Duration>,
+    pub close_interval: Option<Duration>,
     /// Probability of a short time limit for a call.
-    pub hurried: f64,
+    pub short_timeout_chance: f64,
     /// Probability that it ends its stream when a write times out, or soon after a fault of the
     /// connection, while earlier data is still in flight.
-    pub gives_up: f64,
+    pub give_up_chance: f64,
 }
 
 /// The plan of one end.
@@ -66,7 +66,7 @@ pub struct Plan {
     /// Writer and reader.
     pub sides: [Side; 2],
     /// The ends that name their peer.
-    pub names: Names,
+    pub dialers: Dialers,
     /// Both ends accept a successor of their peer.
     pub takes_successor: bool,
     /// Time that an end waits for a disconnected peer.
@@ -86,7 +86,7 @@ pub struct Plan {
     /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
     /// Duration of the phase with faults.
-    pub safety: Duration,
+    pub fault_phase: Duration,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -103,17 +103,17 @@ fn pace(rng: &mut Rng, capacity: usize, closes: bool) -> Pace {
         pause: Duration::from_secs_f64(rng.magnitude(0.004, 0.5)),
         batch_max: batch_max.clamp(1, 4000),
         drives: rng.chance(0.5),
-        absence: Duration::from_secs_f64(rng.magnitude(0.01, 4.0)),
-        closes_every: (closes && rng.chance(0.5))
+        recreate_delay: Duration::from_secs_f64(rng.magnitude(0.01, 4.0)),
+        close_interval: (closes && rng.chance(0.5))
             .then(|| Duration::from_secs_f64(rng.magnitude(2.0, 30.0))),
-        hurried: pick(rng, &[0.0, 0.3, 0.9]),
-        gives_up: pick(rng, &[0.0, 0.0, 0.05, 0.3]),
+        short_timeout_chance: pick(rng, &[0.0, 0.3, 0.9]),
+        give_up_chance: pick(rng, &[0.0, 0.0, 0.05, 0.3]),
     }
 }
 
 impl Plan {
     /// The simplest plan: elements of 8 bytes over a perfect network.
-    pub fn thin(seed: u64) -> Self {
+    pub fn minimal(seed: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.kind = Kind::Fixed(8);
         plan.takes_successor = false;
@@ -129,10 +129,10 @@ impl Plan {
                 pause: Duration::from_millis(20),
                 batch_max: 40,
                 drives: false,
-                absence: Duration::from_millis(100),
-                closes_every: None,
-                hurried: 0.0,
-                gives_up: 0.0,
+                recreate_delay: Duration::from_millis(100),
+                close_interval: None,
+                short_timeout_chance: 0.0,
+                give_up_chance: 0.0,
             };
         }
         plan
@@ -159,7 +159,7 @@ impl Plan {
     }
 
     /// Returns the longest time that a single element may take.
-    pub fn single(&self) -> Duration {
+    pub fn element_time_max(&self) -> Duration {
         let turns = self.way.delay * 6 + self.way.jitter * 6 + self.scheduling * 12 + self.sync * 6;
         Duration::from_millis(500) + turns
     }
@@ -213,7 +213,7 @@ impl Plan {
             seed,
             kind,
             sides,
-            names: pick(&mut rng, &[Names::Writer, Names::Reader, Names::Both]),
+            dialers: pick(&mut rng, &[Dialers::Writer, Dialers::Reader, Dialers::Both]),
             takes_successor,
             gone_after: pick(&mut rng, &[None, None, Some(2), Some(9)]).map(Duration::from_secs),
             // Without checksums, altered data would not be noticed.
@@ -224,7 +224,7 @@ impl Plan {
             scheduling: Duration::from_micros(pick(&mut rng, &[0, 50, 1000, 10_000])),
             read_max: pick(&mut rng, &[4096, 4096, 300, 5]),
             faults,
-            safety: Duration::from_secs_f64(rng.magnitude(10.0, 80.0)),
+            fault_phase: Duration::from_secs_f64(rng.magnitude(10.0, 80.0)),
         }
     }
 }

@@ -14,13 +14,13 @@ use super::writing::{Next, check_fault, creation_failed};
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {
-        ctx.absence().await;
+        ctx.pause_between_ends().await;
         let url = ctx.url();
         let created = SimReader::create(&ctx.process, &url, &data_type, ctx.options());
         let reader = match created.await {
             Ok(reader) => reader,
             Err(error) => {
-                ctx.say(|| format!("not created: {error}"));
+                ctx.log(|| format!("not created: {error}"));
                 match creation_failed(&ctx, &error) {
                     true => return Exit::Wipe,
                     false => continue,
@@ -29,9 +29,9 @@ pub async fn run(ctx: Ctx) -> Exit {
         };
         let found = reader.properties();
         let own = ctx.own();
-        ctx.checker(|checker| checker.reader_is_here(own, ctx.peer(), &found));
-        ctx.say(|| format!("goes on at {}", found.total));
-        let every = ctx.plan().sides[1].pace.closes_every;
+        ctx.checker(|checker| checker.reader_created(own, ctx.peer(), &found));
+        ctx.log(|| format!("goes on at {}", found.total));
+        let every = ctx.plan().sides[1].pace.close_interval;
         let closes_at = every.map(|mean| ctx.now().saturating_add(ctx.rng(|rng| rng.wait(mean))));
         match (Reading {
             ctx: &ctx,
@@ -67,10 +67,10 @@ impl Reading<'_> {
         loop {
             let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
             if is_time && ctx.phase() == Phase::Faults {
-                ctx.say(|| "closes".to_owned());
+                ctx.log(|| "closes".to_owned());
                 ctx.checker(|checker| {
                     checker.is_disturbed = true;
-                    checker.commits(self.own);
+                    checker.commit_began(self.own);
                 });
                 let found = reader.properties();
                 self.close(reader).await;
@@ -84,7 +84,7 @@ impl Reading<'_> {
             match self.read(&mut reader).await {
                 Ok(()) | Err(StreamError::Timeout { .. }) => {}
                 Err(StreamError::Journal(error)) => {
-                    ctx.say(|| error.to_string());
+                    ctx.log(|| error.to_string());
                     if !error.is_passing() {
                         return Next::Again;
                     }
@@ -97,27 +97,29 @@ impl Reading<'_> {
 
     async fn close(&self, reader: SimReader) {
         if let Err(error) = reader.close().await {
-            self.ctx.say(|| error.to_string());
+            self.ctx.log(|| error.to_string());
         }
     }
 
     async fn over(&self, reader: SimReader, error: StreamError) -> Next {
         let ctx = self.ctx;
-        ctx.say(|| format!("over: {error}"));
+        ctx.log(|| format!("over: {error}"));
         check_fault(ctx, &error);
         let ended = match &error {
             StreamError::Ended => StreamEnd::Ended,
             StreamError::Aborted { missing, .. } => StreamEnd::Aborted { missing: *missing },
             StreamError::Fault(_) => StreamEnd::Fault,
             other => {
-                ctx.checker(|checker| checker.violate(|| format!("a reader is told: {other}")));
+                ctx.checker(|checker| {
+                    checker.fail(|| format!("a reader gets an unexpected error: {other}"))
+                });
                 StreamEnd::Fault
             }
         };
         ctx.checker(|checker| {
             checker.is_disturbed = true;
             checker.reader_over(self.own, ctx.peer(), ended);
-            checker.commits(self.own);
+            checker.commit_began(self.own);
         });
         let found = reader.properties();
         self.close(reader).await;
@@ -137,12 +139,12 @@ impl Reading<'_> {
         let (ctx, own) = (self.ctx, self.own);
         let pace = &ctx.plan().sides[1].pace;
         let is_calm = ctx.phase() != Phase::Faults;
-        let asked = ctx.rng(|rng| match rng.chance(0.3) {
+        let requested = ctx.rng(|rng| match rng.chance(0.3) {
             true => None,
             false => Some(rng.range(1, pace.batch_max) as usize),
         });
-        let asked = asked.filter(|_| !is_calm);
-        let timeout = ctx.rng(|rng| match rng.chance(pace.hurried) {
+        let requested = requested.filter(|_| !is_calm);
+        let timeout = ctx.rng(|rng| match rng.chance(pace.short_timeout_chance) {
             true => rng.millis(0, 300),
             false => rng.millis(1000, 8000),
         });
@@ -152,17 +154,17 @@ impl Reading<'_> {
         };
         let by_itself = self.commits_by_itself();
         if by_itself {
-            ctx.checker(|checker| checker.commits(own));
+            ctx.checker(|checker| checker.commit_began(own));
         }
         // Asks for at least one element, because a read of what is available does not wait.
-        let asked = match asked {
+        let requested = match requested {
             None if is_calm && ctx.rng(|rng| rng.chance(0.5)) => Some(1),
-            asked => asked,
+            requested => requested,
         };
         let take = |bytes: &[u8], count: usize| {
             ctx.checker(|checker| checker.deliver(own, ctx.peer(), bytes, count));
         };
-        let got = reader.read(asked, Some(timeout), take).await;
+        let got = reader.read(requested, Some(timeout), take).await;
         let found = reader.properties();
         ctx.checker(|checker| {
             let is_broken = matches!(&got, Err(StreamError::Journal(_)));
@@ -171,7 +173,7 @@ impl Reading<'_> {
             }
             let count = *got.as_ref().unwrap_or(&0);
             // The read commits the elements delivered before it; the next call commits these.
-            checker.has_read(own, asked, count, &found);
+            checker.check_read(own, requested, count, &found);
         });
         if let Err(error) = got
             && !matches!(error, StreamError::Timeout { .. })
@@ -181,7 +183,7 @@ impl Reading<'_> {
         // Elements that are not committed leave no room for more.
         let chance = if is_calm { 1.0 } else { 0.4 };
         if self.has_journal() && !by_itself && ctx.rng(|rng| rng.chance(chance)) {
-            ctx.checker(|checker| checker.commits(own));
+            ctx.checker(|checker| checker.commit_began(own));
             reader.commit().await?;
             ctx.checker(|checker| checker.committed(own));
         }

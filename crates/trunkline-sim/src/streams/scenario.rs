@@ -7,7 +7,7 @@ use super::checker::Totals;
 use super::fault::{FAULTS, Fault};
 use super::plan::Plan;
 use super::world::World;
-use crate::run::{Outcome, Scenario, panic_of};
+use crate::run::{Outcome, Scenario, catch_panic};
 use crate::trace::Trace;
 
 impl Scenario for Plan {
@@ -20,7 +20,7 @@ impl Scenario for Plan {
 
     fn run(self, trace: Trace) -> Outcome<Self> {
         let mut world = World::new(self, trace);
-        let panic = panic_of(|| world.run());
+        let panic = catch_panic(|| world.run());
         let mut outcome = Outcome::<Self> {
             violation: panic,
             now: world.now,
@@ -45,15 +45,12 @@ impl Scenario for Plan {
             ("connections", totals.connections),
             ("elements written", totals.written),
             ("elements read and compared", totals.delivered),
-            ("calls that ran out of time", totals.late),
+            ("calls that timed out", totals.late),
             ("flushes checked", totals.flushed),
             ("ends created", totals.ends),
             ("of those, from a journal", totals.resumed),
-            (
-                "readers that learned that their stream is over",
-                totals.over,
-            ),
-            ("counts of undelivered elements checked", totals.lefts),
+            ("readers that saw the end of their stream", totals.over),
+            ("counts of undelivered elements checked", totals.undelivered),
             ("streams compared after the heal", totals.compared),
         ]
     }

@@ -16,7 +16,7 @@ pub use self::slot::Slot;
 /// Longest duration of a dial.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
 /// Largest number of bytes in a driver that the network has not accepted.
-const OUT_MAX: usize = 64 << 10;
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Longest time that a closed connection may take for its last bytes.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -24,8 +24,8 @@ impl World {
     /// Runs a turn of an end. Returns true if the program should be polled.
     pub(super) fn turn(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
-        let mut changed = self.let_in(side, at);
-        changed |= self.take_in(side, at);
+        let mut changed = self.admit_arrivals(side, at);
+        changed |= self.receive(side, at);
         let slot = &mut self.sides[side].slots[at];
         if let Some((_, job)) = slot.sync.take_if(|(due, _)| *due <= now) {
             slot.end.finish_sync(job.run());
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Admits connections that have arrived over the network.
-    fn let_in(&mut self, side: usize, at: usize) -> bool {
+    fn admit_arrivals(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let mut changed = false;
         while let Some((number, bytes)) = self.sides[side].slots[at].end.next_arrival() {
@@ -56,12 +56,12 @@ impl World {
                 Ok(()) => {
                     conn.holders[1] = Holder::Slot(side, slot.number);
                     slot.forget_output();
-                    slot.since = now;
+                    slot.connected_at = now;
                     let old = slot.conn.replace(number);
                     self.connections += 1;
                     self.trace.note(number);
                     self.trace
-                        .say(now, || format!("side {side} is reached by {number}"));
+                        .log(now, || format!("side {side} is reached by {number}"));
                     if let Some(old) = old {
                         self.drop_end(old, side, End::Fin);
                     }
@@ -70,7 +70,7 @@ impl World {
                 Err(answer) => {
                     conn.send(1, now, &answer, &mut self.rng);
                     conn.finish(1, now, End::Fin);
-                    self.trace.say(now, || {
+                    self.trace.log(now, || {
                         format!("side {side} refuses {number}: {}", text(&answer))
                     });
                 }
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    fn take_in(&mut self, side: usize, at: usize) -> bool {
+    fn receive(&mut self, side: usize, at: usize) -> bool {
         let (now, read_max) = (self.now, self.plan().read_max);
         let slot = &mut self.sides[side].slots[at];
         let Some(conn) = slot.conn.and_then(|number| self.conns.get_mut(&number)) else {
@@ -111,7 +111,7 @@ impl World {
                 break;
             }
             changed = true;
-            conn.heard[own] = now;
+            conn.last_input_at[own] = now;
             self.trace.note_bytes(&bytes);
             let (placed, rest) = bytes.split_at(room.min(bytes.len()));
             slot.end.drive(&mut |end| {
@@ -154,7 +154,7 @@ impl World {
             }
         });
         self.trace
-            .say(now, || format!("side {side} has lost {number}"));
+            .log(now, || format!("side {side} has lost {number}"));
         self.drop_end(number, side, End::Fin);
     }
 
@@ -184,7 +184,7 @@ impl World {
                     }
                     out.clear();
                     *sent = 0;
-                    end.poll_output(now, Timestamp::UNIX_EPOCH, OUT_MAX, out);
+                    end.poll_output(now, Timestamp::UNIX_EPOCH, OUTPUT_BYTES_MAX, out);
                 }
                 let Some(direct) = end.direct() else {
                     break;
@@ -220,7 +220,7 @@ impl World {
             return false;
         }
         self.trace
-            .say(now, || format!("side {side} closes: {cause}"));
+            .log(now, || format!("side {side} closes: {cause}"));
         self.disconnect(side, at, cause);
         true
     }
@@ -255,7 +255,7 @@ impl World {
         let number = slot.number;
         let cause = match self.session(1 - side) {
             _ if now < self.refuse_until => Err("refused"),
-            None => Err("nobody is there"),
+            None => Err("no directory listens"),
             Some(session) => Ok(session),
         };
         let slot = &mut self.sides[side].slots[at];
@@ -267,18 +267,18 @@ impl World {
                 let id = self.add(conn);
                 let slot = &mut self.sides[side].slots[at];
                 slot.conn = Some(id);
-                slot.since = now;
+                slot.connected_at = now;
                 slot.forget_output();
                 slot.end
                     .drive(&mut |end| end.handle_connected(now, Timestamp::UNIX_EPOCH));
                 self.connections += 1;
                 self.trace
-                    .say(now, || format!("side {side} has dialled {id}"));
+                    .log(now, || format!("side {side} has dialled {id}"));
                 self.send(side, at);
             }
             Err(why) => {
                 self.trace
-                    .say(now, || format!("side {side} dials, and {why}"));
+                    .log(now, || format!("side {side} cannot dial: {why}"));
                 slot.end.drive(&mut |end| {
                     let cause = Disconnect::Io {
                         kind: std::io::ErrorKind::ConnectionRefused,
@@ -314,7 +314,7 @@ impl World {
             due = [due, end.poll_timeout(), dial].into_iter().flatten().min();
         });
         slot.due = due;
-        slot.lag = match scheduling.is_zero() {
+        slot.turn_delay = match scheduling.is_zero() {
             true => Duration::ZERO,
             false => Duration::from_nanos(self.rng.below(scheduling.as_nanos() as u64)),
         };
@@ -322,7 +322,7 @@ impl World {
 
     /// Removes an end that its program has closed, once everything is sent. Returns true if it was
     /// removed.
-    pub(super) fn bury(&mut self, side: usize, at: usize) -> bool {
+    pub(super) fn remove_closed(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
         let Some(by) = slot.end.closes_by() else {

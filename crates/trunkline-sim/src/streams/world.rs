@@ -41,7 +41,7 @@ pub struct Running {
 pub struct Machine {
     pub running: Option<Running>,
     pub start_at: Option<Tick>,
-    pub frozen_until: Tick,
+    pub paused_until: Tick,
     /// Time since which the process has run without a pause.
     pub runs_since: Tick,
     /// The directory of the engine, or of the process.
@@ -79,7 +79,7 @@ impl World {
             ends: RefCell::default(),
             ends_at: Cell::new(None),
             idle_until: Default::default(),
-            said: RefCell::default(),
+            log_lines: RefCell::default(),
             clock: clock.clone(),
             plan,
         });
@@ -91,7 +91,7 @@ impl World {
         let sides = [0, 1].map(|_| Machine {
             running: None,
             start_at: Some(BEGIN.saturating_add(rng.millis(0, 300))),
-            frozen_until: Tick::ZERO,
+            paused_until: Tick::ZERO,
             runs_since: BEGIN,
             host: None,
             disk: SimDisk::default(),
@@ -134,32 +134,32 @@ impl World {
     /// Handles everything that is due on one side.
     fn turn_side(&mut self, side: usize) {
         let now = self.now;
-        if self.sides[side].frozen_until > now {
+        if self.sides[side].paused_until > now {
             return;
         }
         if self.sides[side].start_at.is_some_and(|at| at <= now) {
             self.start(side);
         }
-        let mut looks = false;
+        let mut polls_program = false;
         let mut at = 0;
         while at < self.sides[side].slots.len() {
             let slot = &self.sides[side].slots[at];
             let conn = slot.conn.and_then(|number| self.conns.get(&number));
             if slot
                 .next(conn)
-                .is_some_and(|due| due.saturating_add(slot.lag) <= now)
+                .is_some_and(|due| due.saturating_add(slot.turn_delay) <= now)
             {
                 let waits = slot.end.waits();
-                looks |= waits.flatten().is_some_and(|until| until <= now);
-                looks |= self.turn(side, at) || self.plan().sides[side].pace.drives;
+                polls_program |= waits.flatten().is_some_and(|until| until <= now);
+                polls_program |= self.turn(side, at) || self.plan().sides[side].pace.drives;
             }
-            if !self.bury(side, at) {
+            if !self.remove_closed(side, at) {
                 at += 1;
             }
         }
         let running = self.sides[side].running.as_ref();
-        looks |= running.is_some_and(|r| r.ctx.wake_at().is_some_and(|at| at <= now));
-        if looks {
+        polls_program |= running.is_some_and(|r| r.ctx.wake_at().is_some_and(|at| at <= now));
+        if polls_program {
             self.poll(side);
         }
     }
@@ -186,10 +186,15 @@ impl World {
                 }
             }
             if let Some(conn) = self.conns.get(&number)
-                && conn.is_kept_too_much_for()
+                && conn.exceeds_directory_limit()
             {
-                let what = || format!("I7: the directory keeps {} bytes for one peer", conn.kept);
-                self.shared.checker.borrow_mut().violate(what);
+                let what = || {
+                    format!(
+                        "I7: the directory keeps {} bytes for one peer",
+                        conn.directory_bytes
+                    )
+                };
+                self.shared.checker.borrow_mut().fail(what);
             }
             if let Some(conn) = self.conns.get(&number)
                 && conn.is_over()
@@ -215,7 +220,7 @@ impl World {
         let due = due.into_iter().flatten().min()?;
         let is_own = !self.plan().sides[conn.to].has_engine;
         Some(match is_own {
-            true => due.max(self.sides[conn.to].frozen_until),
+            true => due.max(self.sides[conn.to].paused_until),
             false => due,
         })
     }
@@ -228,7 +233,7 @@ impl World {
             for slot in &machine.slots {
                 let conn = slot.conn.and_then(|number| self.conns.get(&number));
                 if let Some(due) = slot.next(conn) {
-                    of_side = of_side.min(due.saturating_add(slot.lag));
+                    of_side = of_side.min(due.saturating_add(slot.turn_delay));
                 }
             }
             let running = machine.running.as_ref();
@@ -238,7 +243,7 @@ impl World {
             if let Some(at) = machine.start_at {
                 of_side = of_side.min(at);
             }
-            next = next.min(of_side.max(machine.frozen_until));
+            next = next.min(of_side.max(machine.paused_until));
         }
         for conn in self.conns.values() {
             if let Some(due) = self.session_due(conn) {

@@ -13,13 +13,13 @@ use super::ctx::{Ctx, Exit, Phase};
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {
-        ctx.absence().await;
+        ctx.pause_between_ends().await;
         let url = ctx.url();
         let created = SimWriter::create(&ctx.process, &url, &data_type, ctx.options());
         let writer = match created.await {
             Ok(writer) => writer,
             Err(error) => {
-                ctx.say(|| format!("not created: {error}"));
+                ctx.log(|| format!("not created: {error}"));
                 match creation_failed(&ctx, &error) {
                     true => return Exit::Wipe,
                     false => continue,
@@ -27,9 +27,9 @@ pub async fn run(ctx: Ctx) -> Exit {
             }
         };
         let found = writer.properties();
-        let life = ctx.checker(|checker| checker.writer_is_here(ctx.own(), &found));
-        ctx.say(|| format!("stream {life} goes on at {}", found.total));
-        match Writing::new(&ctx, life).write_on(writer).await {
+        let stream = ctx.checker(|checker| checker.writer_created(ctx.own(), &found));
+        ctx.log(|| format!("stream {stream} goes on at {}", found.total));
+        match Writing::new(&ctx, stream).write_on(writer).await {
             Next::Again => {}
             Next::Exit(exit) => return exit,
         }
@@ -44,7 +44,7 @@ pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
         StreamError::Fault(_) => true,
         StreamError::Refused { .. } => false,
         _ => {
-            ctx.checker(|checker| checker.violate(|| format!("a creation failed: {error}")));
+            ctx.checker(|checker| checker.fail(|| format!("an end cannot be created: {error}")));
             false
         }
     };
@@ -77,7 +77,7 @@ pub fn check_fault(ctx: &Ctx, error: &StreamError) {
             checker.is_disturbed = true;
         }
         if !may {
-            checker.violate(|| format!("I1: a stream is over that nobody ended: {fault}"));
+            checker.fail(|| format!("I1: a stream is over, but no program ended it: {fault}"));
         }
     });
 }
@@ -89,7 +89,7 @@ pub enum Next {
 
 struct Writing<'a> {
     ctx: &'a Ctx,
-    life: u64,
+    stream: u64,
     closes_at: Option<Tick>,
     bytes: Vec<u8>,
     /// The writer has written a single element as a probe, or is about to.
@@ -97,12 +97,12 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(ctx: &'a Ctx, life: u64) -> Self {
-        let every = ctx.plan().sides[0].pace.closes_every;
+    fn new(ctx: &'a Ctx, stream: u64) -> Self {
+        let every = ctx.plan().sides[0].pace.close_interval;
         let closes_at = every.map(|mean| ctx.now().saturating_add(ctx.rng(|rng| rng.wait(mean))));
         Self {
             ctx,
-            life,
+            stream,
             closes_at,
             bytes: Vec::new(),
             probes: false,
@@ -116,7 +116,7 @@ impl<'a> Writing<'a> {
     async fn write_on(&mut self, mut writer: SimWriter) -> Next {
         let ctx = self.ctx;
         loop {
-            if ctx.checker(|checker| checker.life(self.life).is_closing) {
+            if ctx.checker(|checker| checker.stream(self.stream).is_closing) {
                 return self.close(writer, true).await;
             }
             let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
@@ -139,7 +139,7 @@ impl<'a> Writing<'a> {
             // The backlog must not exceed what can pass in the remaining time, even if a round trip
             // limits the rate.
             let has_much =
-                ctx.checker(|checker| checker.backlog(self.life)) >= ctx.plan().backlog();
+                ctx.checker(|checker| checker.backlog(self.stream)) >= ctx.plan().backlog();
             let may_write = may_write && !has_much;
             let is_probe = !self.probes && !has_much && self.probe_is_due();
             self.probes |= is_probe;
@@ -154,13 +154,13 @@ impl<'a> Writing<'a> {
                 }
             };
             if is_probe && done.is_ok() {
-                let by = ctx.now().saturating_add(ctx.plan().single());
-                ctx.checker(|checker| checker.probe(self.life, by));
+                let by = ctx.now().saturating_add(ctx.plan().element_time_max());
+                ctx.checker(|checker| checker.probe(self.stream, by));
             }
             let is_late = may_write && matches!(done, Err(StreamError::Timeout { .. }));
             if is_late && ctx.phase() == Phase::Faults {
-                let gives_up = ctx.plan().sides[0].pace.gives_up;
-                if ctx.rng(|rng| rng.chance(gives_up)) {
+                let give_up_chance = ctx.plan().sides[0].pace.give_up_chance;
+                if ctx.rng(|rng| rng.chance(give_up_chance)) {
                     return self.end_early(writer).await;
                 }
             }
@@ -168,7 +168,7 @@ impl<'a> Writing<'a> {
                 Ok(()) if may_write && !is_probe => self.flush(&mut writer).await,
                 done => done,
             };
-            if let Some(next) = self.judge(done) {
+            if let Some(next) = self.next_step(done) {
                 return match next {
                     // The stream is left to the next incarnation.
                     Next::Again if self.has_journal() => Next::Again,
@@ -185,7 +185,7 @@ impl<'a> Writing<'a> {
         let Phase::Calm(until) = self.ctx.phase() else {
             return false;
         };
-        let backlog = self.ctx.checker(|checker| checker.backlog(self.life));
+        let backlog = self.ctx.checker(|checker| checker.backlog(self.stream));
         backlog == 0 && self.ctx.now() >= until.saturating_add(Duration::from_secs(3))
     }
 
@@ -195,7 +195,7 @@ impl<'a> Writing<'a> {
         let most = pace.batch_max.min(ctx.plan().backlog());
         let most = if self.probes { 1 } else { most };
         let count = ctx.rng(|rng| rng.range(1, most));
-        let first = ctx.checker(|checker| checker.life(self.life).accepted);
+        let first = ctx.checker(|checker| checker.stream(self.stream).accepted);
         self.bytes.clear();
         let room = ctx.plan().sides[0]
             .bytes_max
@@ -203,15 +203,15 @@ impl<'a> Writing<'a> {
         let mut elements = 0;
         for index in first..first + count {
             let before = self.bytes.len();
-            kind.put(self.life, index, &mut self.bytes);
+            kind.put(self.stream, index, &mut self.bytes);
             if matches!(kind, Kind::Variable(..)) && self.bytes.len() > room {
                 self.bytes.truncate(before);
                 break;
             }
             elements += 1;
         }
-        let timeout = self.limit();
-        ctx.checker(|checker| checker.tries(self.life, elements));
+        let timeout = self.call_timeout();
+        ctx.checker(|checker| checker.write_began(self.stream, elements));
         let done = writer.write(&self.bytes, elements as usize, timeout).await;
         // Reading the properties through the writer also sends pending data, which a single element
         // must not need.
@@ -221,19 +221,19 @@ impl<'a> Writing<'a> {
             None => writer.properties(),
         };
         ctx.checker(|checker| match &done {
-            Ok(()) => checker.wrote(self.life, elements, &found),
+            Ok(()) => checker.write_accepted(self.stream, elements, &found),
             Err(StreamError::Journal(error)) if !error.is_passing() => {}
-            Err(_) => checker.wrote_not(self.life, &found),
+            Err(_) => checker.write_failed(self.stream, &found),
         });
         done
     }
 
-    fn limit(&self) -> Option<Duration> {
+    fn call_timeout(&self) -> Option<Duration> {
         let ctx = self.ctx;
         match ctx.phase() {
             Phase::Faults => {
-                let hurried = ctx.plan().sides[0].pace.hurried;
-                ctx.rng(|rng| match rng.chance(hurried) {
+                let short_timeout_chance = ctx.plan().sides[0].pace.short_timeout_chance;
+                ctx.rng(|rng| match rng.chance(short_timeout_chance) {
                     true => Some(rng.millis(0, 300)),
                     // Longer than any outage, but limited, because the run must end.
                     false => Some(rng.millis(2000, 8000)),
@@ -258,9 +258,9 @@ impl<'a> Writing<'a> {
         let zero = ctx.rng(|rng| rng.chance(0.2));
         let timeout = match zero {
             true => Some(Duration::ZERO),
-            false => self.limit(),
+            false => self.call_timeout(),
         };
-        let count = ctx.checker(|checker| checker.life(self.life).accepted);
+        let count = ctx.checker(|checker| checker.stream(self.stream).accepted);
         let done = writer.flush(until, timeout).await;
         if done.is_ok() && timeout != Some(Duration::ZERO) {
             let ends = ctx.shared.ends.borrow();
@@ -273,27 +273,29 @@ impl<'a> Writing<'a> {
             });
             let found = reader.map(|reader| reader.properties());
             let by = ctx.peer().unwrap_or_default();
-            ctx.checker(|checker| checker.flushed(self.life, until, count, by, found.as_ref()));
+            ctx.checker(|checker| checker.flushed(self.stream, until, count, by, found.as_ref()));
         }
         done
     }
 
     /// Decides how to continue after a call.
-    fn judge(&self, done: Result<(), StreamError>) -> Option<Next> {
+    fn next_step(&self, done: Result<(), StreamError>) -> Option<Next> {
         let ctx = self.ctx;
         match done {
             Ok(()) | Err(StreamError::Timeout { .. }) => None,
             Err(StreamError::Journal(error)) => {
-                ctx.say(|| error.to_string());
+                ctx.log(|| error.to_string());
                 (!error.is_passing()).then_some(Next::Again)
             }
             // A stream that was ended in its journal continues to its end.
             Err(StreamError::Closed) if self.has_journal() => None,
             Err(error) => {
-                ctx.say(|| format!("over: {error}"));
+                ctx.log(|| format!("over: {error}"));
                 check_fault(ctx, &error);
                 if !matches!(error, StreamError::Fault(_)) {
-                    ctx.checker(|c| c.violate(|| format!("a writer is told: {error}")));
+                    ctx.checker(|c| {
+                        c.fail(|| format!("a writer gets an unexpected error: {error}"))
+                    });
                 }
                 Some(Next::Exit(Exit::Wipe))
             }
@@ -303,10 +305,10 @@ impl<'a> Writing<'a> {
     /// Gives up a stream that is over.
     async fn give_up(&mut self, writer: SimWriter, next: Next) -> Next {
         let closed = writer.close(Some(Duration::from_secs(1))).await;
-        let left = self.left(closed);
+        let left = self.undelivered(closed);
         self.ctx.checker(|checker| {
             checker.is_disturbed = true;
-            checker.writer_left(self.life, left, false);
+            checker.writer_left(self.stream, left, false);
         });
         match self.ctx.plan().sides[1].journal.is_some() || self.has_journal() {
             true => next,
@@ -315,9 +317,9 @@ impl<'a> Writing<'a> {
     }
 
     /// Returns the undelivered elements.
-    fn left(&self, closed: Closed) -> Left {
+    fn undelivered(&self, closed: Closed) -> Left {
         if let Some(error) = closed.journal_error {
-            self.ctx.say(|| error.to_string());
+            self.ctx.log(|| error.to_string());
         }
         Left {
             elements: closed.elements,
@@ -352,19 +354,19 @@ impl<'a> Writing<'a> {
                 false => rng.millis(0, 6000),
             }),
         };
-        ctx.say(|| format!("ends stream {}, in order: {in_order}", self.life));
-        ctx.checker(|checker| checker.closing(self.life, in_order));
+        ctx.log(|| format!("ends stream {}, in order: {in_order}", self.stream));
+        ctx.checker(|checker| checker.close_began(self.stream, in_order));
         let closed = match in_order {
             true => writer.close(Some(timeout)).await,
             false => writer.abort().await,
         };
-        let left = self.left(closed);
+        let left = self.undelivered(closed);
         let (end, _) = ctx.process.ends();
         let fault = end.and_then(|end| end.fault());
-        ctx.say(|| format!("left {left:?}, {fault:?}"));
+        ctx.log(|| format!("left {left:?}, {fault:?}"));
         if let Some(fault) = fault.filter(|_| self.has_journal()) {
             check_fault(ctx, &fault.into());
-            ctx.checker(|checker| checker.writer_gone(self.life));
+            ctx.checker(|checker| checker.writer_gone(self.stream));
             return Next::Exit(Exit::Wipe);
         }
         let is_kept = self.has_journal() && left != Left::default();
@@ -372,7 +374,7 @@ impl<'a> Writing<'a> {
             // The next incarnation sends the rest.
             return Next::Again;
         }
-        ctx.checker(|checker| checker.writer_left(self.life, left, in_order));
+        ctx.checker(|checker| checker.writer_left(self.stream, left, in_order));
         match ctx.phase() {
             Phase::Finish => Next::Exit(Exit::Done),
             _ if self.has_journal() && left != Left::default() => Next::Exit(Exit::Wipe),

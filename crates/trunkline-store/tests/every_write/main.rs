@@ -35,9 +35,9 @@ fn check_points(points: &[Point], folder: &Path) -> String {
     let copy = folder.join("copy");
     for (number, point) in points.iter().enumerate() {
         let draws = (0..DRAWS).map(|draw| point.disk.after_power_cut(number as u64 * 31 + draw));
-        let images = [point.disk.as_it_is(), point.disk.only_synced()];
+        let images = [point.disk.after_kill(), point.disk.only_synced()];
         for (kind, image) in images.into_iter().chain(draws).enumerate() {
-            check(&image, &copy, &expected, point.done, (number, kind));
+            check(&image, &copy, &expected, point.steps_done, (number, kind));
         }
     }
     format!("{} points, {} openings each", points.len(), DRAWS + 2)
@@ -46,12 +46,12 @@ fn check_points(points: &[Point], folder: &Path) -> String {
 /// Returns the content of the store after 0, 1, 2, .. steps.
 fn expected(folder: &Path) -> Vec<Contents> {
     let (store, copy) = (folder.join("expected"), folder.join("copy"));
-    fs::create_dir(&store).expect("there is room");
+    fs::create_dir(&store).expect("the disk has room");
     let mut after = vec![Contents::default()];
     for step in 0..STEPS {
         steps::carry_out(&store, step);
         // Reading the store counts as a start, so a copy is read.
-        Image::of(&store).write_to(&copy);
+        Image::read(&store).write_to(&copy);
         after.push(Contents::of(&copy));
     }
     after

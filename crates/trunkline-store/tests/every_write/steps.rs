@@ -11,7 +11,7 @@ use trunkline_types::{AuditPage, AuditQuery, Value};
 #[path = "../rig/mod.rs"]
 mod rig;
 
-use self::rig::{alarm_entries, entries, keep, kept_alarms, library, library_with_alarms, value};
+use self::rig::{alarm_entries, bound, entries, kept_alarms, library, library_with_alarms, value};
 
 /// Number of steps.
 pub const STEPS: usize = 20;
@@ -32,16 +32,16 @@ impl Contents {
     /// Reads the store of a folder. This counts as a start, which is not included in `starts`.
     pub fn of(folder: &Path) -> Self {
         let mut store = open(folder);
-        let starts = store.record_start().expect("it can be written").count - 1;
-        let retained = LIBRARIES.map(|name| store.retained(name).expect("it can be read"));
+        let starts = store.record_start().expect("the store is writable").count - 1;
+        let retained = LIBRARIES.map(|name| store.retained(name).expect("the store is readable"));
         Self {
             starts,
-            libraries: store.libraries().expect("it can be read"),
+            libraries: store.libraries().expect("the store is readable"),
             retained: retained.into_iter().flatten().collect(),
             audit: store
                 .audit(&AuditQuery::default())
                 .expect("the audit is readable"),
-            alarms: store.alarms("plant").expect("it can be read"),
+            alarms: store.alarms("plant").expect("the store is readable"),
             journal: store
                 .alarm_journal(&AlarmJournalQuery::default())
                 .expect("the journal is readable"),
@@ -67,7 +67,7 @@ impl Contents {
 }
 
 fn open(folder: &Path) -> SqliteStore {
-    SqliteStore::open(folder.join("store.db")).expect("it can be opened")
+    SqliteStore::open(folder.join("store.db")).expect("the store can be opened")
 }
 
 /// Runs in the child: opens the store once, and reports each step as done.
@@ -75,7 +75,7 @@ pub fn work(folder: &Path) {
     let mut store = open(folder);
     for step in 0..STEPS {
         do_step(&mut store, step);
-        trunkline_crashpoints::done();
+        trunkline_crashpoints::report_step();
     }
 }
 
@@ -106,26 +106,28 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         9 => store.remove_library("rig"),
         10 => store.retain(&values(20, -1.0)),
         11 => store.remove_library("plant"),
-        12 => store.append_audit(&entries(1..=300), keep(400)).map(|_| ()),
+        12 => store
+            .append_audit(&entries(1..=300), bound(400))
+            .map(|_| ()),
         13 => store
-            .append_audit(&entries(301..=301), keep(400))
+            .append_audit(&entries(301..=301), bound(400))
             .map(|_| ()),
         // The same step removes the oldest entries.
         14 => store
-            .append_audit(&entries(302..=700), keep(400))
+            .append_audit(&entries(302..=700), bound(400))
             .map(|_| ()),
         15 => store.save_library(&library_with_alarms(30, 20)),
         16 => store
-            .keep_alarms(&kept_alarms(20, 0), &alarm_entries(1..=300), keep(400))
+            .keep_alarms(&kept_alarms(20, 0), &alarm_entries(1..=300), bound(400))
             .map(|_| ()),
         17 => store
-            .keep_alarms(&kept_alarms(1, 5), &alarm_entries(301..=301), keep(400))
+            .keep_alarms(&kept_alarms(1, 5), &alarm_entries(301..=301), bound(400))
             .map(|_| ()),
         18 => store
-            .keep_alarms(&kept_alarms(20, 9), &alarm_entries(302..=700), keep(400))
+            .keep_alarms(&kept_alarms(20, 9), &alarm_entries(302..=700), bound(400))
             .map(|_| ()),
         // This drops the states of alarms that no longer exist.
         _ => store.save_library(&library_with_alarms(30, 7)),
     };
-    done.expect("there is room");
+    done.expect("the disk has room");
 }

@@ -20,15 +20,15 @@ use trunkline_types::{
 };
 
 /// Returns a path for a store, in a folder that is removed when it is dropped.
-pub fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("there is room");
+pub fn store_path() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("the disk has room");
     let path = folder.path().join("store.db");
     (folder, path)
 }
 
 /// Opens the store at this path.
 pub fn open(path: &PathBuf) -> SqliteStore {
-    SqliteStore::open(path).expect("it can be opened")
+    SqliteStore::open(path).expect("the store can be opened")
 }
 
 /// A library of `count` variables `v0`, `v1` and so on, of type f64; every tenth has a description.
@@ -69,7 +69,7 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
 }
 
 /// A bound of this many audit entries, of any age.
-pub fn keep(entries: u64) -> LogBound {
+pub fn bound(entries: u64) -> LogBound {
     LogBound {
         entries,
         age: None,

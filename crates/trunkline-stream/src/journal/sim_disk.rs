@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_simdisk::SimFile;
-pub use trunkline_simdisk::{Crash, Failure, Rest, SimDisk, Tear};
+pub use trunkline_simdisk::{Crash, Failure, SimDisk, Tail, Tear};
 
 use super::disk::{Disk, DiskFile};
 

@@ -20,16 +20,18 @@ use crate::rig::*;
 
 /// A reader that waits for any writer.
 pub fn waiting_reader() -> (SocketAddr, JoinHandle<Reader<f64>>) {
-    let at = address();
-    let thread = thread::spawn(move || Reader::create(&url(at, "passive"), options(10)).unwrap());
-    (at, thread)
+    let address = address();
+    let thread =
+        thread::spawn(move || Reader::create(&url(address, "passive"), options(10)).unwrap());
+    (address, thread)
 }
 
 /// A writer that waits for any reader.
 pub fn waiting_writer() -> (SocketAddr, JoinHandle<Writer<f64>>) {
-    let at = address();
-    let thread = thread::spawn(move || Writer::create(&url(at, "passive"), options(10)).unwrap());
-    (at, thread)
+    let address = address();
+    let thread =
+        thread::spawn(move || Writer::create(&url(address, "passive"), options(10)).unwrap());
+    (address, thread)
 }
 
 /// S_DATA with the elements of a range.
@@ -122,22 +124,23 @@ fn strange_beginnings() -> Vec<Vec<u8>> {
 /// Behaviour: NS-09, NS-14.
 #[test]
 fn foreign_connections_to_an_endpoint_port_are_closed() {
-    let at = address();
-    let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-    let waiting = url(at, "waiting");
+    let address = address();
+    let (mut writer, mut reader) =
+        meet::<f64>(Dials::Writer, options(4), options(4), address, None);
+    let waiting = url(address, "waiting");
     let thread = thread::spawn({
         let waiting = waiting.clone();
         move || Reader::<f64>::create(&waiting, options(4)).unwrap()
     });
     for beginning in strange_beginnings() {
-        let mut raw = Raw::dial(at);
+        let mut raw = Raw::dial(address);
         raw.send(&beginning);
         // The connection may end with or without an answer, but not with a ticket.
         while let Some(received) = raw.next() {
             assert_ne!(received.kind(), Some(FrameKind::StreamTicket));
         }
         // A peer that disconnects in the middle of a frame.
-        Raw::dial(at).send(&beginning[..beginning.len().min(9)]);
+        Raw::dial(address).send(&beginning[..beginning.len().min(9)]);
     }
     writer.write(&0.5, LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), 0.5);
@@ -152,9 +155,9 @@ fn foreign_connections_to_an_endpoint_port_are_closed() {
 /// Behaviour: NS-09, NS-10.
 #[test]
 fn names_at_an_endpoints_port_belong_to_its_process() {
-    let at = address();
-    let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-    let mut raw = Raw::dial(at);
+    let address = address();
+    let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
+    let mut raw = Raw::dial(address);
     let register = Register {
         versions: VersionRange::OURS,
         url: "tl://localhost/wanted".to_owned(),
@@ -166,7 +169,7 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
     register.encode(&mut out);
     raw.send(&out);
     assert_eq!(raw.until_refused().code, FaultCode::Denied);
-    let wanted = url(at, "wanted");
+    let wanted = url(address, "wanted");
     let thread = thread::spawn({
         let wanted = wanted.clone();
         move || Reader::<f64>::create(&wanted, options(4)).unwrap()
@@ -178,30 +181,30 @@ fn names_at_an_endpoints_port_belong_to_its_process() {
 /// Behaviour: NS-13, NS-71.
 #[test]
 fn a_ticket_is_good_once_for_whom_it_was_given_to() {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
     endpoint.attempt = 1;
-    let url = url(at, "passive");
+    let url = url(address, "passive");
     let bad = |mut raw: Raw, endpoint: &RawEndpoint, ticket| {
         raw.greet(&endpoint.hello(ticket));
         assert_eq!(raw.until_refused().code, FaultCode::BadTicket);
     };
     // No ticket, one that was not issued, and one that was issued to another program.
-    bad(Raw::dial(at), &endpoint, None);
-    bad(Raw::dial(at), &endpoint, Some([7; 16]));
-    let mut raw = Raw::dial(at);
+    bad(Raw::dial(address), &endpoint, None);
+    bad(Raw::dial(address), &endpoint, Some([7; 16]));
+    let mut raw = Raw::dial(address);
     let ticket = raw.ask(&url, RawEndpoint::writer().incarnation);
     bad(raw, &endpoint, Some(ticket));
     // That attempt has used it up.
-    bad(Raw::dial(at), &endpoint, Some(ticket));
+    bad(Raw::dial(address), &endpoint, Some(ticket));
     // The endpoint's own ticket on another connection, then replayed by an observer.
-    let ticket = Raw::dial(at).ask(&url, endpoint.incarnation);
-    let mut raw = Raw::dial(at);
+    let ticket = Raw::dial(address).ask(&url, endpoint.incarnation);
+    let mut raw = Raw::dial(address);
     raw.greet(&endpoint.hello(Some(ticket)));
     raw.welcome();
     let mut reader = thread.join().unwrap();
     endpoint.attempt += 1;
-    bad(Raw::dial(at), &endpoint, Some(ticket));
+    bad(Raw::dial(address), &endpoint, Some(ticket));
     raw.send(&data(0..3));
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
     assert_eq!(reader.properties().disconnections, 0);
@@ -212,9 +215,9 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
 /// Behaviour: NS-66, NS-71.
 #[test]
 fn incarnation_alone_does_not_take_over_a_connected_stream() {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (mut raw, end) = endpoint.connect(at, "passive");
+    let (mut raw, end) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     check_run(&[reader.read(LONG).unwrap()], 0);
@@ -227,7 +230,7 @@ fn incarnation_alone_does_not_take_over_a_connected_stream() {
             written,
             ..WriterState::default()
         });
-        let refused = impostor.dial(at, "passive").until_refused();
+        let refused = impostor.dial(address, "passive").until_refused();
         assert_eq!(refused.code, FaultCode::Denied);
         let has_digits = refused.sentence.contains(|c: char| c.is_ascii_digit());
         assert!(!has_digits, "{}", refused.sentence);
@@ -243,13 +246,13 @@ fn incarnation_alone_does_not_take_over_a_connected_stream() {
 /// Behaviour: NS-68, NS-71.
 #[test]
 fn outdated_hello_does_not_replace_the_connection() {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (_first, _) = endpoint.connect(at, "passive");
+    let (_first, _) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
-    let (mut second, _) = endpoint.connect(at, "passive");
+    let (mut second, _) = endpoint.connect(address, "passive");
     endpoint.attempt -= 1;
-    let mut late = endpoint.dial(at, "passive");
+    let mut late = endpoint.dial(address, "passive");
     assert_eq!(late.until_refused().code, FaultCode::StreamOutdated);
     second.send(&data(0..3));
     check_run(&reader.read_many(3, LONG).unwrap(), 0);
@@ -258,9 +261,9 @@ fn outdated_hello_does_not_replace_the_connection() {
 /// Sends invalid bytes to a reader that has received three elements and read one. Checks that the
 /// connection ends, nothing else does, and the stream continues where it was.
 pub fn wrong_for_a_reader(wrong: &[u8]) {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     check_run(&[reader.read(LONG).unwrap()], 0);
@@ -280,7 +283,7 @@ pub fn wrong_for_a_reader(wrong: &[u8]) {
         kept_elements: 0,
         written: 48,
     });
-    let (mut raw, end) = endpoint.connect(at, "passive");
+    let (mut raw, end) = endpoint.connect(address, "passive");
     let EndState::Reader(state) = end.state else {
         panic!("{end:?}")
     };
@@ -340,9 +343,9 @@ fn writer_that_violates_the_protocol_is_disconnected() {
 /// Sends invalid bytes to a writer that has sent six elements, of which three are acknowledged and
 /// two read. Checks that the other three are sent again.
 pub fn wrong_for_a_writer(wrong: &[u8]) {
-    let (at, thread) = waiting_writer();
+    let (address, thread) = waiting_writer();
     let mut endpoint = RawEndpoint::reader();
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     let mut writer = thread.join().unwrap();
     writer.write_many(&elements(0..6), LONG).unwrap();
     writer.flush(trunkline_stream::Until::Sent, LONG).unwrap();
@@ -373,7 +376,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
         credit_elements: 102,
         lost: 0,
     });
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     let (mut next, mut found) = (24, Vec::new());
     while next < 64 {
         let received = raw.next_of(FrameKind::StreamData);
@@ -441,9 +444,9 @@ fn reader_that_violates_the_protocol_is_disconnected() {
 /// Behaviour: NS-68, NS-71.
 #[test]
 fn impossible_hello_is_refused_without_a_change() {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     until_filled(&reader, 3);
@@ -458,7 +461,7 @@ fn impossible_hello_is_refused_without_a_change() {
             written,
         };
         endpoint.state = EndState::Writer(state);
-        let refused = endpoint.dial(at, "passive").until_refused();
+        let refused = endpoint.dial(address, "passive").until_refused();
         assert_eq!(refused.code, FaultCode::Malformed, "{}", refused.sentence);
         assert_eq!(reader.properties().fault, None);
     }
@@ -477,7 +480,7 @@ fn impossible_hello_is_refused_without_a_change() {
         (empty, FaultCode::Malformed),
         (reads, FaultCode::StreamDirection),
     ] {
-        assert_eq!(dial_as(at, &mut endpoint, end).code, code);
+        assert_eq!(dial_as(address, &mut endpoint, end).code, code);
         assert_eq!(reader.properties().fault, None);
     }
     endpoint.state = EndState::Writer(WriterState {
@@ -485,16 +488,20 @@ fn impossible_hello_is_refused_without_a_change() {
         kept_elements: 0,
         written: 32,
     });
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     raw.send(&data(3..4));
     check_run(&reader.read_many(4, LONG).unwrap(), 0);
 }
 
 /// Sends a hello that describes `end`, and returns the refusal.
-fn dial_as(at: SocketAddr, endpoint: &mut RawEndpoint, end: StreamEnd) -> trunkline_proto::Fault {
+fn dial_as(
+    address: SocketAddr,
+    endpoint: &mut RawEndpoint,
+    end: StreamEnd,
+) -> trunkline_proto::Fault {
     endpoint.attempt += 1;
-    let mut raw = Raw::dial(at);
-    let ticket = raw.ask(&url(at, "passive"), endpoint.incarnation);
+    let mut raw = Raw::dial(address);
+    let ticket = raw.ask(&url(address, "passive"), endpoint.incarnation);
     let mut hello = endpoint.hello(Some(ticket));
     hello.end = end;
     raw.greet(&hello);
@@ -507,9 +514,9 @@ fn dial_as(at: SocketAddr, endpoint: &mut RawEndpoint, end: StreamEnd) -> trunkl
 /// Behaviour: NS-71.
 #[test]
 fn data_held_by_neither_end_is_reported_as_lost() {
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
     raw.send(&data(0..3));
     until_filled(&reader, 3);
@@ -520,7 +527,7 @@ fn data_held_by_neither_end_is_reported_as_lost() {
         kept_elements: 5,
         written: 48,
     });
-    let refused = endpoint.dial(at, "passive").until_refused();
+    let refused = endpoint.dial(address, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDataLost,
@@ -553,13 +560,13 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
             };
             let (proxy, mut writer, mut reader) = proxied_with(dials, checked, options(200));
             let mut next = 0;
-            for at in 0..len {
+            for index in 0..len {
                 let (sender, altered) = channel();
                 let mut is_done = false;
                 proxy.hook(move |_, frame| {
                     if frame[4] == kind && frame.len() == len && !is_done {
                         is_done = true;
-                        frame[at] ^= 1 << (at % 8);
+                        frame[index] ^= 1 << (index % 8);
                         sender.send(()).unwrap();
                     }
                     Fate::Forward
@@ -574,7 +581,7 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
                 altered.recv_timeout(CUT_OFF).unwrap();
                 writer = flushed.join().unwrap();
                 // Two bytes of the header are unused.
-                if !(6..8).contains(&at) {
+                if !(6..8).contains(&index) {
                     until("a cut", || reader.properties().disconnections > before);
                 }
             }
@@ -592,10 +599,10 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
 fn altered_hellos_are_repeated() {
     // S_LOOKUP, S_TICKET, S_HELLO, S_WELCOME.
     for kind in [100, 101, 106, 107] {
-        let at = address();
-        let proxy = Proxy::to(at);
+        let address = address();
+        let proxy = Proxy::to(address);
         let (mut writer, mut reader) =
-            meet::<f64>(Dials::Writer, options(4), options(4), at, Some(&proxy));
+            meet::<f64>(Dials::Writer, options(4), options(4), address, Some(&proxy));
         let mut random = fastrand::Rng::with_seed(u64::from(kind));
         for cut in 0..12 {
             let place = random.usize(..);
@@ -604,8 +611,8 @@ fn altered_hellos_are_repeated() {
             proxy.hook(move |_, frame| {
                 if frame[4] == kind && !is_done {
                     is_done = true;
-                    let at = place % frame.len();
-                    frame[at] ^= 1 << (place % 7);
+                    let address = place % frame.len();
+                    frame[address] ^= 1 << (place % 7);
                     sender.send(()).unwrap();
                 }
                 Fate::Forward

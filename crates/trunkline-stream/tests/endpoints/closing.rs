@@ -66,10 +66,10 @@ fn when_the_reader_is_destroyed_later_writes_are_errors() {
 /// Behaviour: NS-46.
 #[test]
 fn bytes_are_not_filled_in_for_a_reader_that_is_destroyed() {
-    let [at, url] = [fresh("reader"), fresh("writer")];
+    let [reader_url, url] = [fresh("reader"), fresh("writer")];
     let (mut writer, reader) = thread::scope(|scope| {
-        let reader = scope.spawn(|| Reader::<u64>::create(&at, options(100)).unwrap());
-        let options = naming(&at, options(100));
+        let reader = scope.spawn(|| Reader::<u64>::create(&reader_url, options(100)).unwrap());
+        let options = naming(&reader_url, options(100));
         let writer = ValueWriter::create(&url, &DataType::U64, options).unwrap();
         (writer, reader.join().unwrap())
     });
@@ -275,7 +275,11 @@ enum Goes {
 
 /// Writes and reads random amounts, closes one end, and checks that the writer's undelivered count
 /// matches what the reader lacks.
-fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut fastrand::Rng) {
+fn check_left<T: Element>(
+    to_element: fn(u64) -> T,
+    index: fn(&T) -> u64,
+    random: &mut fastrand::Rng,
+) {
     let capacities = [random.usize(1..40), random.usize(1..40)];
     let dials = EITHER[random.usize(..2)];
     let (writer, reader) = pair::<T>(dials, capacities);
@@ -293,7 +297,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
         let mut written = 0;
         while written < count {
             let some = random.u64(1..=capacities[0] as u64).min(count - written);
-            let run: Vec<T> = (written..written + some).map(of).collect();
+            let run: Vec<T> = (written..written + some).map(to_element).collect();
             match writer.write_many(&run, SHORT) {
                 Ok(()) => written += some,
                 Err(StreamError::Timeout { .. }) => break,
@@ -379,7 +383,7 @@ fn undelivered_count_matches_what_the_reader_lacks() {
         match seed % 2 {
             0 => check_left(element, |found| *found as u64, &mut random),
             _ => check_left(
-                |at| format!("{at:0width$}", width = (at % 9) as usize),
+                |index| format!("{index:0width$}", width = (index % 9) as usize),
                 |found| found.parse().unwrap(),
                 &mut random,
             ),

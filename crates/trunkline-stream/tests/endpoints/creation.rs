@@ -171,8 +171,8 @@ fn dropped_creation_releases_its_name() {
 #[test]
 fn name_is_exclusive_and_released_with_its_end() {
     for round in 0..20 {
-        let at = address();
-        let [name, other] = ["Subsystem A/stream 1", "other"].map(|name| url(at, name));
+        let address = address();
+        let [name, other] = ["Subsystem A/stream 1", "other"].map(|name| url(address, name));
         let (writer, reader) = {
             let passive = name.clone();
             let reader = thread::spawn(move || reads(&passive, options(8)).unwrap());
@@ -205,19 +205,19 @@ fn name_is_exclusive_and_released_with_its_end() {
 /// Behaviour: NS-09.
 #[test]
 fn a_name_that_is_the_beginning_of_another_is_refused() {
-    let at = address();
-    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let host = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), host, None);
     for name in ["passive/deeper", "PASSIVE/deeper/still"] {
-        let (result, _) = timed(|| reads(&url(at, name), options(4)));
+        let (result, _) = timed(|| reads(&url(host, name), options(4)));
         refused(result, FaultCode::EndpointNested);
     }
     no_peer(timed(|| {
-        reads(&url(at, "passiveness"), with_short_timeout(options(4)))
+        reads(&url(host, "passiveness"), with_short_timeout(options(4)))
     }));
     check_pair(writer, reader);
 
-    let at = address();
-    let deep = url(at, "x/y/z");
+    let host = address();
+    let deep = url(host, "x/y/z");
     let thread = thread::spawn({
         let deep = deep.clone();
         move || reads(&deep, options(4))
@@ -226,7 +226,7 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
     let reader = thread.join().unwrap().unwrap();
     for name in ["x", "x/y"] {
         refused(
-            writes(&url(at, name), options(4)),
+            writes(&url(host, name), options(4)),
             FaultCode::EndpointNested,
         );
     }
@@ -239,13 +239,13 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
 /// Behaviour: NS-09.
 #[test]
 fn end_without_its_name_does_not_dial() {
-    let at = address();
-    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let host = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), host, None);
     // A dialled connection would be pending at once, even if it is not accepted.
     let listener = TcpListener::bind(address()).unwrap();
     listener.set_nonblocking(true).unwrap();
     let waiting = url(listener.local_addr().unwrap(), "waiting");
-    let duplicate = writes(&url(at, "passive"), naming(&waiting, options(4)));
+    let duplicate = writes(&url(host, "passive"), naming(&waiting, options(4)));
     refused(duplicate, FaultCode::EndpointTaken);
     let error = listener.accept().expect_err("nobody has dialled");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
@@ -262,8 +262,8 @@ fn end_without_its_name_does_not_dial() {
 /// Behaviour: NS-09.
 #[test]
 fn threads_that_want_the_same_name_get_it_one_at_a_time() {
-    let at = address();
-    let name = url(at, "wanted");
+    let address = address();
+    let name = url(address, "wanted");
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let name = name.clone();
@@ -313,9 +313,9 @@ fn an_endpoint_is_created_on_this_machine_alone() {
 #[test]
 fn without_a_peer_either_end_waits_to_its_time_out() {
     // Either no program listens there, or one without such an endpoint.
-    let at = address();
-    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-    for peer in [fresh("nobody"), url(at, "no such")] {
+    let address = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
+    for peer in [fresh("nobody"), url(address, "no such")] {
         let named = with_short_timeout(naming(&peer, options(4)));
         no_peer(timed(|| writes(&fresh("w"), named.clone())));
         no_peer(timed(|| reads(&fresh("r"), named.clone())));
@@ -397,9 +397,9 @@ fn mismatched_type_or_direction_is_an_error_at_both_ends() {
 /// Behaviour: NS-16.
 #[test]
 fn mismatched_visitor_does_not_affect_a_connected_end() {
-    let at = address();
-    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-    let named = naming(&url(at, "passive"), options(4));
+    let address = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
+    let named = naming(&url(address, "passive"), options(4));
     let wrong = Writer::<i64>::create(&fresh("wrong"), named.clone()).map(|_| ());
     refused(wrong, FaultCode::StreamType);
     // A peer that would fit learns that the end is already connected (NS-71).
@@ -411,11 +411,11 @@ fn mismatched_visitor_does_not_affect_a_connected_end() {
 /// Behaviour: NS-17.
 #[test]
 fn endpoints_that_do_not_name_each_other_time_out() {
-    let at = address();
+    let address = address();
     let thread =
-        thread::spawn(move || timed(|| reads(&url(at, "r"), with_short_timeout(options(4)))));
+        thread::spawn(move || timed(|| reads(&url(address, "r"), with_short_timeout(options(4)))));
     no_peer(timed(|| {
-        writes(&url(at, "w"), with_short_timeout(options(4)))
+        writes(&url(address, "w"), with_short_timeout(options(4)))
     }));
     no_peer(thread.join().unwrap());
 }
@@ -444,9 +444,9 @@ fn a_buffer_holds_at_least_one_element() {
         assert!(matches!(error, StreamError::Capacity { .. }), "{error}");
     }
     let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [1, 1]);
-    for at in 0..100 {
-        writer.write(&element(at), LONG).unwrap();
-        assert_eq!(reader.read(LONG).unwrap(), element(at));
+    for index in 0..100 {
+        writer.write(&element(index), LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), element(index));
     }
 }
 
@@ -470,15 +470,18 @@ fn defaults_are_no_timeout_and_a_buffer_of_4096() {
 /// Behaviour: NS-05, NS-08, NS-19.
 #[test]
 fn case_does_not_count_in_urls() {
-    let at = address();
+    let address = address();
     let thread = thread::spawn(move || {
-        let url = format!("TL://{at}:Bench/Subsystem A/Stream 1");
+        let url = format!("TL://{address}:Bench/Subsystem A/Stream 1");
         reads(&url, options(4)).unwrap()
     });
-    let named = naming(&format!("//{at}:bENCH/subsystem a/STREAM 1"), options(4));
+    let named = naming(
+        &format!("//{address}:bENCH/subsystem a/STREAM 1"),
+        options(4),
+    );
     let writer = writes(&fresh("W"), named).unwrap();
     let reader = thread.join().unwrap();
-    let canonical = format!("tl://{at}:bench/subsystem a/stream 1");
+    let canonical = format!("tl://{address}:bench/subsystem a/stream 1");
     assert_eq!(reader.properties().url, canonical);
     assert_eq!(
         writer.properties().peer.as_deref(),
@@ -492,8 +495,8 @@ fn case_does_not_count_in_urls() {
 /// Behaviour: NS-07.
 #[test]
 fn contexts_distinguish_endpoints_of_a_port() {
-    let at = address();
-    let name = |context: &str| format!("tl://{at}{context}/same");
+    let address = address();
+    let name = |context: &str| format!("tl://{address}{context}/same");
     let threads = ["", ":a", ":b"].map(|context| {
         let name = name(context);
         thread::spawn(move || reads(&name, options(4)).unwrap())
@@ -502,23 +505,23 @@ fn contexts_distinguish_endpoints_of_a_port() {
         let named = naming(&name(context), options(4));
         writes(&fresh("w"), named).unwrap()
     });
-    for ((at, thread), mut writer) in (0..).zip(threads).zip(writers) {
+    for ((address, thread), mut writer) in (0..).zip(threads).zip(writers) {
         let mut reader = thread.join().unwrap();
-        writer.write(&element(at), LONG).unwrap();
-        assert_eq!(reader.read(LONG).unwrap(), element(at));
+        writer.write(&element(address), LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), element(address));
     }
 }
 
 /// Behaviour: NS-01, NS-09, NS-12.
 #[test]
 fn many_pairs_meet_at_one_port_at_a_time() {
-    let at = address();
+    let address = address();
     let threads: Vec<_> = (0..24)
         .flat_map(|pair| {
-            let passive = url(at, &format!("reader {pair}"));
+            let passive = url(address, &format!("reader {pair}"));
             let named = naming(&passive, options(4));
             // The names of the writers are registered at that port too.
-            let active = url(at, &format!("writer {pair}"));
+            let active = url(address, &format!("writer {pair}"));
             [
                 thread::spawn(move || {
                     let mut writer = writes(&active, named).unwrap();
@@ -630,13 +633,13 @@ fn lesser_end_of_a_mutual_pair_redials() {
 #[test]
 fn end_of_a_mutual_pair_that_still_asks_is_connected() {
     for lesser_writes in [true, false] {
-        let at = address();
+        let address = address();
         // The port of the lesser end is open before its name is registered.
-        let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
-        let proxy = Proxy::to(at);
+        let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), address, None);
+        let proxy = Proxy::to(address);
         // S_TICKET.
         proxy.hold(&[101]);
-        let [lesser, greater] = [url(at, "a"), fresh("b")];
+        let [lesser, greater] = [url(address, "a"), fresh("b")];
         let names_lesser = naming(&url(proxy.address(), "a"), options(4));
         let names_greater = naming(&greater, options(4));
         let asks = move || match lesser_writes {
@@ -656,9 +659,9 @@ fn end_of_a_mutual_pair_that_still_asks_is_connected() {
                 (thread.join().unwrap().0.unwrap(), reader)
             }
         };
-        for at in 0..3 {
-            writer.write(&element(at), LONG).unwrap();
-            assert_eq!(reader.read(LONG).unwrap(), element(at));
+        for index in 0..3 {
+            writer.write(&element(index), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(index));
             // An answer that arrives too late does no harm.
             proxy.hold(&[]);
         }

@@ -29,14 +29,17 @@ fn outer() -> Option<SocketAddr> {
 }
 
 /// The reader dials, so the writer learns the reader's address from the connection.
-fn connect_over(at: SocketAddr, is_checked: Option<bool>) -> (Proxy, Writer<f64>, Reader<f64>) {
-    let proxy = Proxy::to(at);
+fn connect_over(
+    address: SocketAddr,
+    is_checked: Option<bool>,
+) -> (Proxy, Writer<f64>, Reader<f64>) {
+    let proxy = Proxy::to(address);
     let own = Options {
         insecure: true,
         is_checked,
         ..options(200)
     };
-    let passive = url(at, "passive");
+    let passive = url(address, "passive");
     let writer = thread::spawn(move || Writer::create(&passive, own).unwrap());
     let named = naming(&url(proxy.address(), "passive"), options(200));
     let reader = Reader::create(&fresh("active"), named).unwrap();
@@ -62,11 +65,11 @@ fn is_checked(proxy: &Proxy, writer: &mut Writer<f64>, reader: &mut Reader<f64>)
 /// Behaviour: NS-02, NS-68.
 #[test]
 fn altered_bytes_between_machines_are_detected_and_resent() {
-    let Some(at) = outer() else {
+    let Some(address) = outer() else {
         eprintln!("skipped: this machine has no non-loopback address");
         return;
     };
-    let (proxy, mut writer, mut reader) = connect_over(at, None);
+    let (proxy, mut writer, mut reader) = connect_over(address, None);
     assert!(is_checked(&proxy, &mut writer, &mut reader));
     // Alters each byte of an element, and of the elements before and after it.
     let mut next = 3;
@@ -96,17 +99,17 @@ fn altered_bytes_between_machines_are_detected_and_resent() {
 #[test]
 fn checksum_option_overrides_the_default() {
     let near = address();
-    for (at, option, expected) in [
+    for (address, option, expected) in [
         (Some(near), None, false),
         (Some(address()), Some(true), true),
         (outer(), Some(false), false),
     ] {
-        let Some(at) = at else { continue };
-        let (proxy, mut writer, mut reader) = connect_over(at, option);
+        let Some(address) = address else { continue };
+        let (proxy, mut writer, mut reader) = connect_over(address, option);
         assert_eq!(
             is_checked(&proxy, &mut writer, &mut reader),
             expected,
-            "{at} {option:?}"
+            "{address} {option:?}"
         );
     }
 }

@@ -37,11 +37,11 @@ fn a_flush_ends_when_its_condition_holds_and_not_before() {
 /// Behaviour: NS-43.
 #[test]
 fn a_flush_that_waits_ends_when_the_last_element_is_read() {
-    fn check<T: Element>(of: impl Fn(u64) -> T) {
+    fn check<T: Element>(to_element: impl Fn(u64) -> T) {
         for dials in EITHER {
             let (mut writer, mut reader) = pair::<T>(dials, [10, 10]);
-            for at in 0..10 {
-                writer.write(&of(at), LONG).unwrap();
+            for index in 0..10 {
+                writer.write(&to_element(index), LONG).unwrap();
             }
             let thread = thread::spawn(move || {
                 writer.flush(Until::Read, LONG).unwrap();
@@ -56,7 +56,7 @@ fn a_flush_that_waits_ends_when_the_last_element_is_read() {
         }
     }
     check(element);
-    check(|at| at.to_string());
+    check(|index| index.to_string());
 }
 
 /// Behaviour: NS-43, NS-44.
@@ -84,8 +84,8 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [200, 100]);
         let before = proxy.with_state(|state| state.frames[DATA as usize]);
-        for at in 0..100 {
-            writer.write(&element(at), LONG).unwrap();
+        for index in 0..100 {
+            writer.write(&element(index), LONG).unwrap();
             writer.flush(Until::Sent, NONE).unwrap();
         }
         check_run(&reader.read_many(100, LONG).unwrap(), 0);
@@ -107,17 +107,17 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
 /// Behaviour: NS-85.
 #[test]
 fn unflushed_elements_are_sent_without_a_flush() {
-    fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(u64) -> T) {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(to_element: impl Fn(u64) -> T) {
         for dials in EITHER {
             let (mut writer, mut reader) = pair::<T>(dials, [10, 10]);
-            for at in 0..200 {
-                writer.write(&of(at), LONG).unwrap();
-                assert_eq!(reader.read(LONG).unwrap(), of(at));
+            for index in 0..200 {
+                writer.write(&to_element(index), LONG).unwrap();
+                assert_eq!(reader.read(LONG).unwrap(), to_element(index));
             }
         }
     }
     check(element);
-    check(|at| at.to_string());
+    check(|index| index.to_string());
 }
 
 /// Behaviour: NS-43, NS-67.

@@ -69,8 +69,8 @@ fn during_a_cut_writes_fill_and_reads_empty_the_buffers() {
 }
 
 /// Returns the text with this index.
-fn text(at: u64) -> String {
-    format!("{at} {}", "x".repeat((at * 31 % 700) as usize))
+fn text(index: u64) -> String {
+    format!("{index} {}", "x".repeat((index * 31 % 700) as usize))
 }
 
 /// Returns a random timeout, which often expires.
@@ -86,7 +86,7 @@ fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
 /// and checks each element: none is lost, duplicated or out of order.
 fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     dials: Dials,
-    of: fn(u64) -> T,
+    to_element: fn(u64) -> T,
     bytes: u64,
     is_checked: bool,
 ) {
@@ -101,7 +101,7 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
         let mut next = 0;
         while next < count {
             let some = random.u64(1..200).min(count - next);
-            let run: Vec<T> = (next..next + some).map(of).collect();
+            let run: Vec<T> = (next..next + some).map(to_element).collect();
             match writer.write_many(&run, brief(&mut random)) {
                 Ok(()) => next += some,
                 Err(StreamError::Timeout { .. }) => continue,
@@ -126,7 +126,11 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
             };
             assert_eq!(read.len() as u64, some);
             for element in read {
-                assert_eq!(element, of(next), "lost, doubled or out of order at {next}");
+                assert_eq!(
+                    element,
+                    to_element(next),
+                    "lost, doubled or out of order at {next}"
+                );
                 next += 1;
             }
         }
@@ -169,11 +173,11 @@ fn two_tasks_pass_everything_on_through_many_cuts() {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [50, 20]);
         let count = 3000;
         let writes = async {
-            for at in (0..count).step_by(10) {
-                if at % 300 == 0 {
-                    proxy.cut_after(at % 700);
+            for index in (0..count).step_by(10) {
+                if index % 300 == 0 {
+                    proxy.cut_after(index % 700);
                 }
-                let run = elements(at..at + 10);
+                let run = elements(index..index + 10);
                 writer.write_many_async(&run, LONG).await.unwrap();
             }
             writer.close_async(LONG).await
@@ -201,11 +205,11 @@ fn elements_larger_than_a_frame_survive_cuts_within_them() {
             ..options(capacity)
         };
         let (proxy, mut writer, mut reader) = proxied_with(dials, roomy(4), roomy(4));
-        let large = |at: u64| -> Vec<u64> { (0..100_000).map(|i| i * at).collect() };
-        for at in 1..6 {
-            proxy.cut_after(at * 150_000);
-            writer.write(&large(at), LONG).unwrap();
-            assert_eq!(reader.read(LONG).unwrap(), large(at));
+        let large = |index: u64| -> Vec<u64> { (0..100_000).map(|i| i * index).collect() };
+        for index in 1..6 {
+            proxy.cut_after(index * 150_000);
+            writer.write(&large(index), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), large(index));
         }
         assert!(reader.properties().disconnections >= 4);
     }
@@ -218,10 +222,10 @@ fn elements_larger_than_a_frame_survive_cuts_within_them() {
 fn a_half_open_connection_is_replaced() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
-        for at in 0..5 {
+        for index in 0..5 {
             proxy.half_close();
-            writer.write(&element(at), LONG).unwrap();
-            assert_eq!(reader.read(LONG).unwrap(), element(at));
+            writer.write(&element(index), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(index));
         }
     }
 }
@@ -231,7 +235,7 @@ fn a_half_open_connection_is_replaced() {
 fn outage_within_the_buffer_is_not_an_error() {
     // A writer of 100 kB/s writes 1 MB in 10 s, in calls of 10 kB.
     let (proxy, mut writer, mut reader) = proxied::<u8>(Dials::Writer, [1_000_000, 4096]);
-    let byte = |at: u64| (at % 251) as u8;
+    let byte = |index: u64| (index % 251) as u8;
     proxy.down();
     until_connected(&writer, false);
     for call in 0..100 {
@@ -294,8 +298,8 @@ fn silent_peer_is_detected_by_both_ends() {
 #[test]
 fn successor_of_a_dead_active_end_is_accepted_on_request() {
     for dials in EITHER {
-        let at = address();
-        let proxy = Proxy::to(at);
+        let address = address();
+        let proxy = Proxy::to(address);
         let taking = Options {
             takes_successor: true,
             ..options(10)
@@ -304,7 +308,8 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
             Dials::Writer => (options(10), taking),
             Dials::Reader => (taking, options(10)),
         };
-        let (mut writer, mut reader) = meet::<f64>(dials, of_writer, of_reader, at, Some(&proxy));
+        let (mut writer, mut reader) =
+            meet::<f64>(dials, of_writer, of_reader, address, Some(&proxy));
         writer.write_many(&elements(0..4), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
         check_run(&reader.read_many(2, LONG).unwrap(), 0);
@@ -315,7 +320,7 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
         };
         proxy.freeze();
         proxy.down();
-        let named = naming(&url(at, "passive"), options(10));
+        let named = naming(&url(address, "passive"), options(10));
         match dials {
             Dials::Writer => {
                 // The program of the dead end has ended without notice.
@@ -346,19 +351,19 @@ fn successor_of_a_dead_active_end_is_accepted_on_request() {
 /// Behaviour: B-61, NS-71.
 #[test]
 fn successor_with_a_smaller_buffer_is_refused() {
-    let at = address();
+    let address = address();
     let of_bytes = |bytes_max| Options {
         bytes_max,
         takes_successor: true,
         ..options(10)
     };
-    let proxy = Proxy::to(at);
+    let proxy = Proxy::to(address);
     let roomy = of_bytes(1 << 16);
     let (mut writer, reader) = meet(
         Dials::Reader,
         roomy.clone(),
         roomy.clone(),
-        at,
+        address,
         Some(&proxy),
     );
     let long = "x".repeat(40_000);
@@ -370,7 +375,7 @@ fn successor_with_a_smaller_buffer_is_refused() {
     proxy.down();
     writer.write(&long, LONG).unwrap();
     reader.close().unwrap();
-    let named = |bytes_max| naming(&url(at, "passive"), of_bytes(bytes_max));
+    let named = |bytes_max| naming(&url(address, "passive"), of_bytes(bytes_max));
     let outcome = fault(Reader::<String>::create(&own, named(1 << 12)));
     let StreamFault::Refused { sentence, .. } = outcome else {
         panic!("{outcome}")
@@ -434,10 +439,10 @@ fn absent_peer_is_reported_on_request() {
 #[test]
 fn restart_is_reported_to_both_ends_with_the_restarted_one() {
     for dials in EITHER {
-        let at = address();
-        let proxy = Proxy::to(at);
+        let address = address();
+        let proxy = Proxy::to(address);
         let (mut writer, mut reader) =
-            meet::<f64>(dials, options(10), options(10), at, Some(&proxy));
+            meet::<f64>(dials, options(10), options(10), address, Some(&proxy));
         writer.write_many(&elements(0..4), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
         proxy.down();
@@ -474,16 +479,16 @@ fn restart_is_reported_to_both_ends_with_the_restarted_one() {
 #[test]
 fn active_end_learns_that_its_peer_was_restarted() {
     for dials in EITHER {
-        let at = address();
-        let proxy = Proxy::to(at);
+        let address = address();
+        let proxy = Proxy::to(address);
         let (mut writer, mut reader) =
-            meet::<f64>(dials, options(10), options(10), at, Some(&proxy));
+            meet::<f64>(dials, options(10), options(10), address, Some(&proxy));
         writer.write_many(&elements(0..3), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
         proxy.down();
         until_connected(&writer, false);
         until_connected(&reader, false);
-        let passive = url(at, "passive");
+        let passive = url(address, "passive");
         let named = naming(&url(proxy.address(), "passive"), options(10));
         match dials {
             Dials::Writer => {
@@ -520,8 +525,8 @@ fn active_end_learns_that_its_peer_was_restarted() {
 #[test]
 fn versions_without_overlap_are_reported_at_once() {
     for dials in EITHER {
-        let at = address();
-        let proxy = Proxy::to(at);
+        let address = address();
+        let proxy = Proxy::to(address);
         // S_HELLO offers versions 98 to 99.
         proxy.hook(|way, frame| {
             if way == Way::Out && frame[4] == 106 {
@@ -535,7 +540,7 @@ fn versions_without_overlap_are_reported_at_once() {
             timeout: Some(Duration::from_millis(500)),
             ..options(4)
         };
-        let passive = url(at, "passive");
+        let passive = url(address, "passive");
         let thread = thread::spawn(move || match dials {
             Dials::Writer => Reader::<f64>::create(&passive, impatient).map(|_| ()),
             Dials::Reader => Writer::<f64>::create(&passive, impatient).map(|_| ()),

@@ -60,12 +60,12 @@ fn endpoint_reports_its_own_and_its_peers_properties() {
         ..options(capacity)
     };
     for dials in EITHER {
-        let at = address();
+        let address = address();
         let (writer, reader) = meet::<i32>(
             dials,
             named("writes 1.0", 10),
             named("reads 2.0", 20),
-            at,
+            address,
             None,
         );
         let (writer, reader) = (writer.properties(), reader.properties());
@@ -81,7 +81,7 @@ fn endpoint_reports_its_own_and_its_peers_properties() {
             Dials::Writer => &reader.url,
             Dials::Reader => &writer.url,
         };
-        assert_eq!(*passive, url(at, "passive"));
+        assert_eq!(*passive, url(address, "passive"));
         for end in [writer, reader] {
             assert!(end.is_connected && end.transport.is_some());
             assert_eq!(

@@ -150,14 +150,14 @@ impl Proxy {
     }
 
     /// Waits until the state fulfils a condition.
-    pub fn wait(&self, what: &str, mut done: impl FnMut(&State) -> bool) {
+    pub fn wait(&self, condition: &str, mut is_met: impl FnMut(&State) -> bool) {
         let state = self.shared.lock();
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(state, CUT_OFF, |state| !done(state));
+            .wait_timeout_while(state, CUT_OFF, |state| !is_met(state));
         let is_over = waited.unwrap().1.timed_out();
-        assert!(!is_over, "{what} did not happen");
+        assert!(!is_over, "{condition} did not happen");
     }
 
     pub fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
@@ -250,7 +250,7 @@ impl Shared {
                 self.cut(&mut state);
                 return None;
             }
-            let room = state.cut_at.map(|at| at.saturating_sub(state.bytes));
+            let room = state.cut_at.map(|index| index.saturating_sub(state.bytes));
             let len = room.map_or(frame.len(), |room| frame.len().min(room as usize));
             drop(state);
             to.write_all(&frame[..len]).ok()?;
@@ -260,7 +260,7 @@ impl Shared {
             }
             state.bytes += len as u64;
             state.frames[kind as usize] += u64::from(len == frame.len());
-            let is_cut = state.cut_at.is_some_and(|at| at <= state.bytes);
+            let is_cut = state.cut_at.is_some_and(|index| index <= state.bytes);
             if is_cut || fate == Fate::CutBehind {
                 self.cut(&mut state);
                 return None;

@@ -42,10 +42,10 @@ impl ReceivedFrame {
 
 impl Raw {
     /// Dials until a program listens there.
-    pub fn dial(at: SocketAddr) -> Self {
+    pub fn dial(address: SocketAddr) -> Self {
         let mut dialled = None;
         until("a listener", || {
-            dialled = TcpStream::connect(at).ok();
+            dialled = TcpStream::connect(address).ok();
             dialled.is_some()
         });
         let stream = dialled.unwrap();
@@ -196,17 +196,17 @@ impl RawEndpoint {
     }
 
     /// Dials, gets a ticket, and sends the hello.
-    pub fn dial(&mut self, at: SocketAddr, name: &str) -> Raw {
+    pub fn dial(&mut self, address: SocketAddr, name: &str) -> Raw {
         self.attempt += 1;
-        let mut raw = Raw::dial(at);
-        let ticket = raw.ask(&crate::rig::url(at, name), self.incarnation);
+        let mut raw = Raw::dial(address);
+        let ticket = raw.ask(&crate::rig::url(address, name), self.incarnation);
         raw.greet(&self.hello(Some(ticket)));
         raw
     }
 
     /// Like [`dial`](Self::dial), and waits until the hello is accepted.
-    pub fn connect(&mut self, at: SocketAddr, name: &str) -> (Raw, StreamEnd) {
-        let mut raw = self.dial(at, name);
+    pub fn connect(&mut self, address: SocketAddr, name: &str) -> (Raw, StreamEnd) {
+        let mut raw = self.dial(address, name);
         let end = raw.welcome();
         self.peer = Some(end.incarnation);
         (raw, end)

@@ -156,8 +156,8 @@ fn waiting_call_continues_as_soon_as_possible() {
             let read = reader.read_many(4, LONG).unwrap();
             (read, reader)
         });
-        for at in 0..4 {
-            writer.write(&element(at), LONG).unwrap();
+        for index in 0..4 {
+            writer.write(&element(index), LONG).unwrap();
             writer.flush(Until::Available, LONG).unwrap();
         }
         let (read, mut reader) = thread.join().unwrap();
@@ -177,8 +177,8 @@ fn waiting_call_continues_as_soon_as_possible() {
 }
 
 fn fill_from(writer: &mut Writer<f64>, range: std::ops::Range<u64>) {
-    for at in range {
-        writer.write(&element(at), LONG).unwrap();
+    for index in range {
+        writer.write(&element(index), LONG).unwrap();
     }
 }
 
@@ -273,10 +273,10 @@ fn empty_writes_and_reads_succeed() {
 /// Behaviour: NS-30.
 #[test]
 fn nothing_is_written_into_a_full_buffer_at_once() {
-    let [at, url] = [fresh("reader"), fresh("writer")];
+    let [reader_url, url] = [fresh("reader"), fresh("writer")];
     let (mut writer, mut reader) = thread::scope(|scope| {
-        let reader = scope.spawn(|| Reader::<u64>::create(&at, options(4)).unwrap());
-        let options = naming(&at, options(4));
+        let reader = scope.spawn(|| Reader::<u64>::create(&reader_url, options(4)).unwrap());
+        let options = naming(&reader_url, options(4));
         let writer = ValueWriter::create(&url, &DataType::U64, options).unwrap();
         (writer, reader.join().unwrap())
     });
@@ -339,12 +339,12 @@ fn texts_of_unequal_lengths_are_read_by_one_call() {
 /// Behaviour: NS-36.
 #[test]
 fn read_all_takes_the_available_elements_without_waiting() {
-    fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(to_element: impl Fn(usize) -> T) {
         for dials in EITHER {
             let (mut writer, mut reader) = pair::<T>(dials, [10, 10]);
             assert_eq!(reader.read_available().unwrap(), []);
             for count in [1, 10, 3] {
-                let some: Vec<T> = (0..count).map(&of).collect();
+                let some: Vec<T> = (0..count).map(&to_element).collect();
                 writer.write_many(&some, LONG).unwrap();
                 writer.flush(Until::Available, LONG).unwrap();
                 assert_eq!(reader.read_available().unwrap(), some);
@@ -352,8 +352,8 @@ fn read_all_takes_the_available_elements_without_waiting() {
             }
         }
     }
-    check(|at| at as f64);
-    check(|at| "text ".repeat(at));
+    check(|index| index as f64);
+    check(|index| "text ".repeat(index));
 }
 
 /// Behaviour: NS-31.
@@ -387,9 +387,9 @@ fn two_tasks_pass_everything_on() {
         let (mut writer, mut reader) = pair::<f64>(dials, [8, 8]);
         let count = 2000;
         let writes = async {
-            for at in (0..count).step_by(5) {
+            for index in (0..count).step_by(5) {
                 writer
-                    .write_many_async(&elements(at..at + 5), LONG)
+                    .write_many_async(&elements(index..index + 5), LONG)
                     .await
                     .unwrap();
             }

@@ -46,8 +46,8 @@ pub fn address() -> SocketAddr {
 }
 
 /// The URL of an endpoint at an address.
-pub fn url(at: SocketAddr, name: &str) -> String {
-    format!("tl://{at}/{name}")
+pub fn url(address: SocketAddr, name: &str) -> String {
+    format!("tl://{address}/{name}")
 }
 
 /// A unique URL.
@@ -101,9 +101,9 @@ pub fn proxied_with<T: Element>(
     of_writer: Options,
     of_reader: Options,
 ) -> (Proxy, Writer<T>, Reader<T>) {
-    let at = address();
-    let proxy = Proxy::to(at);
-    let (writer, reader) = meet(dials, of_writer, of_reader, at, Some(&proxy));
+    let address = address();
+    let proxy = Proxy::to(address);
+    let (writer, reader) = meet(dials, of_writer, of_reader, address, Some(&proxy));
     (proxy, writer, reader)
 }
 
@@ -112,11 +112,11 @@ pub fn meet<T: Element>(
     dials: Dials,
     of_writer: Options,
     of_reader: Options,
-    at: SocketAddr,
+    address: SocketAddr,
     proxy: Option<&Proxy>,
 ) -> (Writer<T>, Reader<T>) {
-    let passive = url(at, "passive");
-    let dialled = url(proxy.map_or(at, Proxy::address), "passive");
+    let passive = url(address, "passive");
+    let dialled = url(proxy.map_or(address, Proxy::address), "passive");
     let active = fresh("active");
     match dials {
         Dials::Writer => {
@@ -132,12 +132,12 @@ pub fn meet<T: Element>(
     }
 }
 
-/// Polls until `done` returns true.
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+/// Polls until `is_met` returns true.
+pub fn until(condition: &str, mut is_met: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(CUT_OFF);
-    while !done() {
-        assert!(clock.now() < cut_off, "{what} did not happen");
+    while !is_met() {
+        assert!(clock.now() < cut_off, "{condition} did not happen");
         thread::park_timeout(Duration::from_micros(200));
     }
 }
@@ -241,8 +241,8 @@ pub fn elements(range: std::ops::Range<u64>) -> Vec<f64> {
 /// Checks that the read elements continue from `next`. Returns the index after them.
 #[track_caller]
 pub fn check_run(read: &[f64], next: u64) -> u64 {
-    for (at, found) in (next..).zip(read) {
-        assert_eq!(*found, element(at), "what is read at {at}");
+    for (index, found) in (next..).zip(read) {
+        assert_eq!(*found, element(index), "element {index} differs");
     }
     next + read.len() as u64
 }

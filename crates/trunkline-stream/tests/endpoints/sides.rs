@@ -42,8 +42,11 @@ fn elements_are_read_once_and_each_end_has_its_buffer() {
 fn endpoint_kind_is_that_of_its_constructor() {
     // Of two writers, or two readers, neither changes its direction.
     for dials in EITHER {
-        let at = address();
-        let (passive, named) = (url(at, "passive"), naming(&url(at, "passive"), options(4)));
+        let address = address();
+        let (passive, named) = (
+            url(address, "passive"),
+            naming(&url(address, "passive"), options(4)),
+        );
         let other = thread::spawn(move || match dials {
             Dials::Writer => Writer::<f64>::create(&passive, options(4)).map(|_| ()),
             Dials::Reader => Reader::<f64>::create(&passive, options(4)).map(|_| ()),
@@ -60,15 +63,15 @@ fn endpoint_kind_is_that_of_its_constructor() {
         }
     }
     // A reader that reconnects as a writer is refused, and continues as a reader.
-    let (at, thread) = waiting_writer();
+    let (address, thread) = waiting_writer();
     let mut endpoint = RawEndpoint::reader();
-    let (raw, _) = endpoint.connect(at, "passive");
+    let (raw, _) = endpoint.connect(address, "passive");
     let mut writer = thread.join().unwrap();
     drop(raw);
     until_connected(&writer, false);
     let reads = endpoint.state;
     endpoint.state = EndState::Writer(WriterState::default());
-    let refused = endpoint.dial(at, "passive").until_refused();
+    let refused = endpoint.dial(address, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDirection,
@@ -76,21 +79,21 @@ fn endpoint_kind_is_that_of_its_constructor() {
         refused.sentence
     );
     endpoint.state = reads;
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     writer.write_many(&elements(0..2), LONG).unwrap();
     raw.send(&ack(2, 2, 102));
     writer.flush(Until::Read, LONG).unwrap();
     assert!(writer.properties().is_writer);
     // The same for a writer that reconnects as a reader.
-    let (at, thread) = waiting_reader();
+    let (address, thread) = waiting_reader();
     let mut endpoint = RawEndpoint::writer();
-    let (raw, _) = endpoint.connect(at, "passive");
+    let (raw, _) = endpoint.connect(address, "passive");
     let mut reader = thread.join().unwrap();
     drop(raw);
     until_connected(&reader, false);
     let writes = endpoint.state;
     endpoint.state = EndState::Reader(ReaderState::default());
-    let refused = endpoint.dial(at, "passive").until_refused();
+    let refused = endpoint.dial(address, "passive").until_refused();
     assert_eq!(
         refused.code,
         FaultCode::StreamDirection,
@@ -98,7 +101,7 @@ fn endpoint_kind_is_that_of_its_constructor() {
         refused.sentence
     );
     endpoint.state = writes;
-    let (mut raw, _) = endpoint.connect(at, "passive");
+    let (mut raw, _) = endpoint.connect(address, "passive");
     raw.send(&data(0..2));
     check_run(&reader.read_many(2, LONG).unwrap(), 0);
     assert!(!reader.properties().is_writer);
@@ -132,8 +135,10 @@ fn a_writer_is_ahead_of_a_reader_by_both_buffers_and_then_as_fast_as_it() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [30, 20]);
         // While nothing is read, writing does not wait until both buffers are full.
-        for at in (0..50).step_by(10) {
-            writer.write_many(&elements(at..at + 10), LONG).unwrap();
+        for index in (0..50).step_by(10) {
+            writer
+                .write_many(&elements(index..index + 10), LONG)
+                .unwrap();
         }
         timed_out(writer.write(&-1.0, SHORT));
         // From now on, each read makes room for the same number of elements.

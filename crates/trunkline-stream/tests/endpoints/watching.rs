@@ -7,8 +7,9 @@ use crate::rig::{CUT_OFF, Dials, meet, options};
 /// Behaviour: NS-50, NS-51, NS-52.
 #[test]
 fn properties_are_readable_while_an_end_waits() {
-    let at = crate::rig::address();
-    let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let address = crate::rig::address();
+    let (mut writer, mut reader) =
+        meet::<f64>(Dials::Writer, options(4), options(4), address, None);
     let (of_writer, of_reader) = (writer.monitor(), reader.monitor());
     let reading =
         thread::spawn(move || reader.read(Some(CUT_OFF)).map(|element| (element, reader)));

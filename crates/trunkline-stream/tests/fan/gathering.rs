@@ -15,12 +15,12 @@ use crate::rig::*;
 use crate::several::{collect, fan_in};
 
 /// The element that a writer writes at an index.
-fn element_of(writer: u64, at: u64) -> f64 {
-    (writer * 1_000_000 + at) as f64
+fn element_of(writer: u64, index: u64) -> f64 {
+    (writer * 1_000_000 + index) as f64
 }
 
 fn run_of(writer: u64, range: std::ops::Range<u64>) -> Vec<f64> {
-    range.map(|at| element_of(writer, at)).collect()
+    range.map(|index| element_of(writer, index)).collect()
 }
 
 /// Behaviour: B-62.
@@ -118,9 +118,9 @@ fn writers_take_turns_and_do_not_block_each_other() {
 /// Behaviour: B-62.
 #[test]
 fn end_of_a_writer_is_reported_after_its_last_element() {
-    let at = address();
-    let url = url(at, "in");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "in");
+    let proxy = Proxy::to(address);
     let of_reader = FanInOptions {
         options: Options {
             gone_after: Some(Duration::from_millis(200)),
@@ -212,9 +212,9 @@ fn end_of_a_writer_is_reported_while_others_have_elements() {
 /// Behaviour: B-62.
 #[test]
 fn cut_connection_of_one_writer_loses_and_duplicates_nothing() {
-    let at = address();
-    let url = url(at, "in");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "in");
+    let proxy = Proxy::to(address);
     let create = {
         let url = url.clone();
         thread::spawn(move || FanInReader::<f64>::create(&url, fan_in(100, 2)).unwrap())

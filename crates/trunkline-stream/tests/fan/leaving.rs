@@ -7,15 +7,15 @@ use trunkline_stream::{FanOutOptions, Options, Policy, StreamError, StreamFault}
 
 use crate::proxy::Proxy;
 use crate::rig::*;
-use crate::several::{fan_out, of, spread};
+use crate::several::{fan_out, spread, status_of};
 
 /// Behaviour: B-62, B-61.
 #[test]
 fn absent_reader_stops_blocking_after_its_limit() {
     for (policy, capacity) in [(Policy::Slowest, 10), (Policy::Quota(5), 100)] {
-        let at = address();
-        let url = url(at, "out");
-        let proxy = Proxy::to(at);
+        let address = address();
+        let url = url(address, "out");
+        let proxy = Proxy::to(address);
         let by_proxy = crate::rig::url(proxy.address(), "out");
         let of_writer = FanOutOptions {
             options: Options {
@@ -32,7 +32,9 @@ fn absent_reader_stops_blocking_after_its_limit() {
         let (mut there, mut gone) = (readers.remove(1), readers.remove(0));
         writer.write_many(&elements(0..5), LONG).unwrap();
         until_filled(&gone, 5);
-        until("its acknowledgement", || of(&writer, &gone).waiting == 0);
+        until("its acknowledgement", || {
+            status_of(&writer, &gone).waiting == 0
+        });
         proxy.down();
         until_connected(&gone, false);
         // Written while the reader leaves: with `Policy::Slowest`, the writes wait until then.
@@ -147,9 +149,9 @@ fn close_reports_what_each_reader_lacks() {
 /// Behaviour: B-62, NS-66.
 #[test]
 fn recreated_writer_is_a_different_writer() {
-    let at = address();
-    let url = url(at, "out");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "out");
+    let proxy = Proxy::to(address);
     let by_proxy = crate::rig::url(proxy.address(), "out");
     let of_writer = || fan_out(10, 0, Policy::Slowest);
     let readers = [(by_proxy.as_str(), options(5))];

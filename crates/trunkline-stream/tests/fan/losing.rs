@@ -10,7 +10,7 @@ use trunkline_stream::{
 
 use crate::proxy::Proxy;
 use crate::rig::*;
-use crate::several::{fan_out, of, read, spread};
+use crate::several::{fan_out, read, spread, status_of};
 
 /// The account of a reader; `next` is the index of the next element, by its reads and loss reports.
 struct Seen {
@@ -21,7 +21,7 @@ struct Seen {
 }
 
 /// Reads to the end in calls of any size, and checks each element.
-fn read_all<T>(reader: &mut Reader<T>, of: fn(u64) -> T, pause: bool, seed: u64) -> Seen
+fn read_all<T>(reader: &mut Reader<T>, to_element: fn(u64) -> T, pause: bool, seed: u64) -> Seen
 where
     T: Element + PartialEq + std::fmt::Debug,
 {
@@ -41,7 +41,7 @@ where
         match read {
             Ok(read) => {
                 for element in &read {
-                    assert_eq!(*element, of(seen.next), "element {}", seen.next);
+                    assert_eq!(*element, to_element(seen.next), "element {}", seen.next);
                     seen.next += 1;
                 }
                 seen.read += read.len() as u64;
@@ -73,8 +73,8 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
     // No more elements fit, and 4 of the next ones are kept.
     writer.write_many(&elements(5..50), LONG).unwrap();
     until_filled(&fast, 50);
-    until("the quota", || of(&writer, &slow).waiting == 4);
-    assert_eq!(of(&writer, &slow).lost, 41);
+    until("the quota", || status_of(&writer, &slow).waiting == 4);
+    assert_eq!(status_of(&writer, &slow).lost, 41);
     until("the loss report", || slow.lost_total() == 41);
     assert_eq!(check_run(&slow.read_many(3, LONG).unwrap(), 0), 3);
     assert_eq!(slow.available(), 2);
@@ -107,16 +107,16 @@ fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
 /// Behaviour: B-62.
 #[test]
 fn writer_with_a_quota_never_waits_and_losses_are_reported() {
-    fn number(at: u64) -> u64 {
-        at
+    fn number(index: u64) -> u64 {
+        index
     }
-    fn text(at: u64) -> String {
-        format!("{at} {}", "x".repeat((at * 31 % 300) as usize))
+    fn text(index: u64) -> String {
+        format!("{index} {}", "x".repeat((index * 31 % 300) as usize))
     }
-    fn check<T: Element + PartialEq + std::fmt::Debug>(of: fn(u64) -> T) {
-        let at = address();
-        let url = url(at, "out");
-        let proxy = Proxy::to(at);
+    fn check<T: Element + PartialEq + std::fmt::Debug>(to_element: fn(u64) -> T) {
+        let address = address();
+        let url = url(address, "out");
+        let proxy = Proxy::to(address);
         let by_proxy = crate::rig::url(proxy.address(), "out");
         let of_writer = FanOutOptions {
             options: Options {
@@ -140,7 +140,7 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
             .zip(1..)
             .map(|(mut reader, seed)| {
                 thread::spawn(move || {
-                    let seen = read_all(&mut reader, of, seed < 3, seed);
+                    let seen = read_all(&mut reader, to_element, seed < 3, seed);
                     assert_eq!(seen.lost, reader.lost_total());
                     seen
                 })
@@ -151,7 +151,7 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
         let mut next = 0;
         while next < count {
             let some = random.u64(1..40).min(count - next);
-            let run: Vec<T> = (next..next + some).map(of).collect();
+            let run: Vec<T> = (next..next + some).map(to_element).collect();
             // The writer never waits.
             writer.write_many(&run, NONE).unwrap();
             next += some;
@@ -179,9 +179,9 @@ fn writer_with_a_quota_never_waits_and_losses_are_reported() {
 /// Behaviour: B-62.
 #[test]
 fn reader_finds_the_newest_elements_after_an_absence() {
-    let at = address();
-    let url = url(at, "out");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "out");
+    let proxy = Proxy::to(address);
     let by_proxy = crate::rig::url(proxy.address(), "out");
     let readers = [(by_proxy.as_str(), options(100))];
     let (mut writer, mut readers) =
@@ -196,7 +196,9 @@ fn reader_finds_the_newest_elements_after_an_absence() {
             check_run(&reader.read_many(5, LONG).unwrap(), begin),
             begin + 5
         );
-        until("its acknowledgement", || of(&writer, reader).waiting == 0);
+        until("its acknowledgement", || {
+            status_of(&writer, reader).waiting == 0
+        });
         proxy.down();
         until("the cut", || !writer.readers()[0].is_connected);
         // More elements than the buffer or the quota holds.
@@ -241,9 +243,9 @@ fn reader_finds_the_newest_elements_after_an_absence() {
 /// Behaviour: B-62.
 #[test]
 fn partially_sent_element_is_completed_after_overwriting() {
-    let at = address();
-    let url = url(at, "out");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "out");
+    let proxy = Proxy::to(address);
     let by_proxy = crate::rig::url(proxy.address(), "out");
     // Room for more than the network holds.
     let readers = [(by_proxy.as_str(), options(4_000_000))];
@@ -254,7 +256,7 @@ fn partially_sent_element_is_completed_after_overwriting() {
     assert_eq!(reader.read(LONG).unwrap(), element(0));
     proxy.hold(&[FrameKind::StreamData.number()]);
     let mut written = 1;
-    while of(&writer, reader).lost == 0 {
+    while status_of(&writer, reader).lost == 0 {
         let run = elements(written..written + 10_000);
         writer.write_many(&run, NONE).unwrap();
         written += 10_000;

@@ -44,7 +44,7 @@ pub fn spread<T: Element>(
 }
 
 /// A writer's report on one of its readers.
-pub fn of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> PeerStatus {
+pub fn status_of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> PeerStatus {
     let url = reader.properties().url;
     let mut readers = writer.readers().into_iter();
     readers.find(|present| present.member.url == url).unwrap()

@@ -12,7 +12,7 @@ use trunkline_types::Value;
 
 use crate::proxy::Proxy;
 use crate::rig::*;
-use crate::several::{fan_out, of, read, spread};
+use crate::several::{fan_out, read, spread, status_of};
 
 const SLOWEST: Policy = Policy::Slowest;
 
@@ -74,7 +74,7 @@ fn each_reader_gets_everything_in_order() {
 /// Behaviour: B-62.
 #[test]
 fn variable_size_elements_reach_each_reader() {
-    let text = |at: u64| format!("{at} {}", "x".repeat((at * 31 % 700) as usize));
+    let text = |index: u64| format!("{index} {}", "x".repeat((index * 31 % 700) as usize));
     let url = fresh("out");
     let small = Options {
         bytes_max: 2000,
@@ -93,15 +93,15 @@ fn variable_size_elements_reach_each_reader() {
         .into_iter()
         .map(|mut reader| {
             thread::spawn(move || {
-                for at in 0..3000 {
-                    assert_eq!(reader.read(LONG).unwrap(), text(at));
+                for index in 0..3000 {
+                    assert_eq!(reader.read(LONG).unwrap(), text(index));
                 }
                 assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
             })
         })
         .collect();
-    for at in 0..3000 {
-        writer.write(&text(at), LONG).unwrap();
+    for index in 0..3000 {
+        writer.write(&text(index), LONG).unwrap();
     }
     // Longer than the smaller buffer, but not than the writer's own.
     let long = "y".repeat(3000);
@@ -130,7 +130,7 @@ fn slowest_reader_blocks_the_writer() {
     assert_eq!(check_run(&fast.read_many(15, LONG).unwrap(), 0), 15);
     writer.flush(Until::Sent, NONE).unwrap();
     timed_out(writer.flush(Until::Available, SHORT));
-    let waiting = [&slow, &fast].map(|reader| of(&writer, reader).waiting);
+    let waiting = [&slow, &fast].map(|reader| status_of(&writer, reader).waiting);
     assert_eq!(waiting, [10, 0]);
     assert_eq!(
         (writer.properties().in_buffer, writer.properties().total),
@@ -164,9 +164,9 @@ fn slowest_reader_blocks_the_writer() {
 /// Behaviour: B-62.
 #[test]
 fn cut_connection_of_one_reader_does_not_affect_the_others() {
-    let at = address();
-    let url = url(at, "out");
-    let proxy = Proxy::to(at);
+    let address = address();
+    let url = url(address, "out");
+    let proxy = Proxy::to(address);
     let by_proxy = crate::rig::url(proxy.address(), "out");
     let readers = [
         (by_proxy.as_str(), options(100)),
@@ -222,13 +222,13 @@ fn later_reader_begins_with_the_next_written_element() {
             true => trunkline_types::DataType::String,
             false => trunkline_types::DataType::U64,
         };
-        let value = |at: u64| match varies {
+        let value = |index: u64| match varies {
             true => Value::String(
-                format!("{at:>width$}", width = (at % 40) as usize)
+                format!("{index:>width$}", width = (index % 40) as usize)
                     .as_str()
                     .into(),
             ),
-            false => Value::U64(at),
+            false => Value::U64(index),
         };
         let values = |range: std::ops::Range<u64>| range.map(value).collect::<Vec<_>>();
         let create = |peer: &str| {
@@ -370,11 +370,11 @@ fn tasks_write_to_several_readers() {
 /// Behaviour: B-62.
 #[test]
 fn an_endpoint_with_several_peers_is_listed_as_one() {
-    let at = address();
-    let url = url(at, "out");
-    let host = at.ip().to_string();
+    let address = address();
+    let url = url(address, "out");
+    let host = address.ip().to_string();
     let listed = || {
-        let found = list(&host, at.port(), None, None, CUT_OFF).unwrap();
+        let found = list(&host, address.port(), None, None, CUT_OFF).unwrap();
         let [one] = found.as_slice() else {
             panic!("{found:?}");
         };

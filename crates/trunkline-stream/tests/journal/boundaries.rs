@@ -1,7 +1,7 @@
 //! A crash at every call to the disk, with every state that it can leave behind.
 
 use trunkline_stream::journal::Durability;
-use trunkline_stream::journal::sim_disk::{Crash, Rest, Tear};
+use trunkline_stream::journal::sim_disk::{Crash, Tail, Tear};
 
 use crate::world::{Plan, World, steps};
 
@@ -54,8 +54,8 @@ fn crash_everywhere(
     seen
 }
 
-fn power(bytes: u64, rest: Rest, names: u64) -> Crash {
-    Crash::PowerFailed(Tear { bytes, rest, names })
+fn power(bytes: u64, tail: Tail, names: u64) -> Crash {
+    Crash::PowerFailed(Tear { bytes, tail, names })
 }
 
 /// The number of bytes that a write under way has written at the crash.
@@ -84,9 +84,9 @@ fn program_killed_at_any_call_loses_and_duplicates_nothing() {
 fn power_failure_at_any_call_loses_and_duplicates_nothing() {
     let mut crashes = Vec::new();
     for bytes in [0, 1, 24, 60, u64::MAX] {
-        for rest in [Rest::Gone, Rest::Zeroes, Rest::Nonsense] {
+        for tail in [Tail::Truncated, Tail::Zeroed, Tail::Garbage] {
             for names in [0, 0b01, 0b10, 0b101, u64::MAX] {
-                crashes.push((7, power(bytes, rest, names)));
+                crashes.push((7, power(bytes, tail, names)));
             }
         }
     }
@@ -94,7 +94,7 @@ fn power_failure_at_any_call_loses_and_duplicates_nothing() {
         crash_everywhere(seed, 30, Durability::Disk, &crashes, &[None]);
     }
     let every_byte: Vec<_> = (0..160)
-        .map(|bytes| (24, power(bytes, Rest::Gone, u64::MAX)))
+        .map(|bytes| (24, power(bytes, Tail::Truncated, u64::MAX)))
         .collect();
     crash_everywhere(98, 10, Durability::Disk, &every_byte, &[None]);
 }
@@ -106,9 +106,9 @@ fn power_failure_at_any_call_loses_and_duplicates_nothing() {
 fn a_crash_during_the_recovery_from_a_crash_changes_nothing() {
     let crashes = [
         (7, Crash::Killed),
-        (24, power(24, Rest::Gone, 0)),
-        (7, power(7, Rest::Nonsense, u64::MAX)),
-        (0, power(0, Rest::Zeroes, 0b10)),
+        (24, power(24, Tail::Truncated, 0)),
+        (7, power(7, Tail::Garbage, u64::MAX)),
+        (0, power(0, Tail::Zeroed, 0b10)),
     ];
     for seed in 200..203 {
         for first in crashes {

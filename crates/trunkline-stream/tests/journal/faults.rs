@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, SimDisk, Tear};
+use trunkline_stream::journal::sim_disk::{Crash, Failure, SimDisk, Tail, Tear};
 use trunkline_stream::journal::{
     Bounds, Durability, JournalError, Owner, Pair, ReaderJournal, Secret, WriterJournal,
 };
@@ -66,7 +66,7 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
     append(&mut sut, 3).unwrap();
-    disk.set_room(disk.used() + 10);
+    disk.set_capacity(disk.used() + 10);
     for _ in 0..3 {
         let error = append(&mut sut, 2).unwrap_err();
         let message = error.to_string();
@@ -77,7 +77,7 @@ fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
         assert!(error.is_passing());
         assert_eq!(sut.written(), 3 * ELEMENT, "nothing was written");
     }
-    disk.mend();
+    disk.clear_faults();
     append(&mut sut, 2).unwrap();
     drop(sut);
     let mut sut = writer(&disk.after(Crash::Killed)).unwrap();
@@ -101,7 +101,7 @@ fn read_only_disk_is_reported_with_its_folder() {
         message.contains("/simulated") && message.contains("give this program write access"),
         "{message}"
     );
-    disk.mend();
+    disk.clear_faults();
     let mut sut = writer(&disk).unwrap();
     assert_eq!(sut.next_bytes().unwrap(), bytes(0, 3 * ELEMENT));
 }
@@ -124,7 +124,7 @@ fn failed_sync_ends_the_endpoint() {
     disk.fail(failure(ErrorKind::Other));
     let error = sut.finish_sync(job.run()).unwrap_err();
     assert!(!error.is_passing(), "{error}");
-    disk.mend();
+    disk.clear_faults();
     assert!(sut.is_safe(sut.mark()).is_err());
     assert!(append(&mut sut, 1).is_err());
     assert_eq!(
@@ -134,7 +134,7 @@ fn failed_sync_ends_the_endpoint() {
     );
     let gone = Tear {
         bytes: 0,
-        rest: Rest::Gone,
+        tail: Tail::Truncated,
         names: u64::MAX,
     };
     let mut sut = open(&disk.after(Crash::PowerFailed(gone)));
@@ -177,7 +177,7 @@ fn worn_disk(synced: bool) -> SimDisk {
 /// Everything is on the disk although power failed.
 const ALL: Crash = Crash::PowerFailed(Tear {
     bytes: u64::MAX,
-    rest: Rest::Gone,
+    tail: Tail::Truncated,
     names: u64::MAX,
 });
 
@@ -204,8 +204,8 @@ fn flipped_bit_never_loses_data_silently() {
         let (mut refused, mut cut) = (0, 0);
         for name in names {
             let len = disk.bytes(&name).unwrap().len() as u64;
-            for (offset, bit) in (0..len).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-                disk.alter(&name, offset, 1 << bit);
+            for (offset, bit) in (0..len).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
+                disk.flip_bits(&name, offset, 1 << bit);
                 match writer(&disk.after(Crash::Killed)) {
                     Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => {
                         refused += 1
@@ -214,13 +214,13 @@ fn flipped_bit_never_loses_data_silently() {
                     Ok(mut sut) => {
                         cut += 1;
                         let end = sut.written();
-                        let what = format!("{crash:?} {synced} {name} {offset}: {end}");
-                        assert!(end < 37 * ELEMENT, "not noticed: {what}");
-                        assert!(end >= least * ELEMENT, "dropped without a word: {what}");
+                        let context = format!("{crash:?} {synced} {name} {offset}: {end}");
+                        assert!(end < 37 * ELEMENT, "not noticed: {context}");
+                        assert!(end >= least * ELEMENT, "dropped without a word: {context}");
                         assert_eq!(sut.next_bytes().unwrap(), bytes(0, end));
                     }
                 }
-                disk.alter(&name, offset, 1 << bit);
+                disk.flip_bits(&name, offset, 1 << bit);
             }
         }
         assert!(refused > 2000 && cut > 100, "{refused} {cut}");
@@ -245,13 +245,13 @@ fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
     let job = sut.sync_job_now().unwrap();
     disk.fail(failure(ErrorKind::Other));
     sut.finish_sync(job.run()).unwrap_err();
-    disk.mend();
+    disk.clear_faults();
     let written = sut.written();
     let trimmed = sut.trim(written, written / ELEMENT);
     assert!(trimmed.is_err(), "the cursor was written");
     let nothing = Tear {
         bytes: 0,
-        rest: Rest::Gone,
+        tail: Tail::Truncated,
         names: u64::MAX,
     };
     let mut sut = writer(&disk.after(Crash::PowerFailed(nothing))).unwrap();
@@ -277,8 +277,8 @@ fn a_journal_serves_its_own_endpoint_only() {
     };
     for other in [&other_url, &other_type] {
         let message = open(other).unwrap_err().to_string();
-        let of = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
-        assert!(message.contains(of), "{message}");
+        let owner = "belongs to the writer tl://localhost/x, of elements of 8 bytes";
+        assert!(message.contains(owner), "{message}");
     }
     let disk = Arc::new(disk.clone());
     let reader = ReaderJournal::open(disk, &owner(false), BOUNDS, Durability::Process);
@@ -334,7 +334,7 @@ fn an_ended_stream_leaves_an_empty_journal() {
                 Crash::Killed,
                 Crash::PowerFailed(Tear {
                     bytes: 9,
-                    rest: Rest::Gone,
+                    tail: Tail::Truncated,
                     names,
                 }),
             ] {
@@ -359,14 +359,14 @@ fn an_ended_stream_leaves_an_empty_journal() {
 
 #[test]
 fn elements_of_varying_length_are_counted_when_it_is_opened_again() {
-    let of = Owner {
+    let owner = Owner {
         element_bytes: 0,
         ..owner(true)
     };
     let disk = SimDisk::default();
     let open = |bounds: Bounds| {
         let disk = Arc::new(disk.clone());
-        WriterJournal::open(disk, &of, bounds, Durability::Process).unwrap()
+        WriterJournal::open(disk, &owner, bounds, Durability::Process).unwrap()
     };
     let mut element = 11_u32.to_le_bytes().to_vec();
     element.extend([b'x'; 11]);

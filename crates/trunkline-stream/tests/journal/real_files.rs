@@ -35,23 +35,23 @@ fn journal_is_read_back_after_reopening() {
         // Segments that are no longer needed are removed four at a time.
         let job = sut.sync_job().unwrap();
         sut.finish_sync(job.run()).unwrap();
-        let mut at = sut.position();
+        let mut read_to = sut.position();
         assert!(
-            at <= kept && at + 4 * 11_000 > kept,
-            "{at} where {kept} were safe"
+            read_to <= kept && read_to + 4 * 11_000 > kept,
+            "{read_to} where {kept} were safe"
         );
         loop {
             let next = sut.next_bytes().unwrap();
             if next.is_empty() {
                 break;
             }
-            assert_eq!(next, bytes(at, at + next.len() as u64));
+            assert_eq!(next, bytes(read_to, read_to + next.len() as u64));
             let count = next.len();
-            at += count as u64;
+            read_to += count as u64;
             sut.note_pushed(count);
         }
-        assert_eq!(at, sut.written());
-        kept = at - 3000 * ELEMENT;
+        assert_eq!(read_to, sut.written());
+        kept = read_to - 3000 * ELEMENT;
         sut.trim(kept, kept / ELEMENT).unwrap();
     }
     let files = RealDisk::open(&folder).unwrap().list().unwrap();

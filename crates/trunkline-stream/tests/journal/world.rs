@@ -217,12 +217,12 @@ impl World {
         self.model.written = start.written;
         self.model.tried = start.written.max(self.model.tried);
         let opened = ReaderJournal::open(self.disk(false), &owner(false), bounds, durability);
-        let (reader, at) = opened.map_err(|error| (false, error))?;
+        let (reader, restored) = opened.map_err(|error| (false, error))?;
         self.model
-            .reader_is_back(at.read, at.arrived, &at.bytes, forgets[1]);
-        self.arrived = at.bytes;
-        assert!(at.arrived >= start.kept, "the two ends do not meet");
-        let is_ahead = at.arrived > start.written && !forgets[0];
+            .reader_is_back(restored.read, restored.arrived, &restored.bytes, forgets[1]);
+        self.arrived = restored.bytes;
+        assert!(restored.arrived >= start.kept, "the two ends do not meet");
+        let is_ahead = restored.arrived > start.written && !forgets[0];
         assert!(!is_ahead, "the reader has what the writer does not know of");
         Ok(Sides { writer, reader })
     }
@@ -252,13 +252,13 @@ impl World {
                 model.written = writer.written();
             }
             Step::Pass(most) => {
-                let mut left = most;
-                while left > 0 {
+                let mut remaining = most;
+                while remaining > 0 {
                     let next = writer.next_bytes()?;
                     if next.is_empty() {
                         break;
                     }
-                    let len = next.len().min(left as usize);
+                    let len = next.len().min(remaining as usize);
                     let piece = next[..len].to_vec();
                     let from = writer.position();
                     // Bytes that the reader already has.
@@ -269,7 +269,7 @@ impl World {
                         self.arrived.extend_from_slice(piece);
                     }
                     writer.note_pushed(len);
-                    left = left.saturating_sub(len as u64);
+                    remaining = remaining.saturating_sub(len as u64);
                 }
             }
             Step::SyncReader => {

@@ -244,9 +244,9 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
     let mut pair = Pair::new(Durability::Process);
     for side in [0, 1] {
         pair.has_journal = [side == 0, side == 1];
-        let options = |of: usize| Options {
+        let options = |capacity: usize| Options {
             takes_successor: true,
-            ..pair.options(of)
+            ..pair.options(capacity)
         };
         let writer = || Writer::<u64>::create(&pair.url(0), options(0));
         let reader = || Reader::<u64>::create(&pair.url(1), options(1));

@@ -410,7 +410,7 @@ fn each<T>(
 }
 
 fn wrong(json: &Json, ty: &DataType) -> ConvertError {
-    ConvertError::wrong_type(&describe(json), ty)
+    ConvertError::wrong_type_described(describe(json), ty)
 }
 
 fn wrong_text(text: &str, expected: &str) -> ConvertError {

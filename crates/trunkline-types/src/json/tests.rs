@@ -170,7 +170,7 @@ fn lossy_conversions_are_refused_with_the_reason() {
             "i32",
             "1e+300 is outside the range of i32, -2147483648 to 2147483647",
         ),
-        (json!(1.5), "i32", "1.5 is not an i32"),
+        (json!(1.5), "i32", "1.5 is not an integer (type i32)"),
         (json!(1e17), "i64", "1e+17 cannot be kept exactly in an i64"),
         (
             json!(9_007_199_254_740_993_u64),
@@ -187,9 +187,9 @@ fn lossy_conversions_are_refused_with_the_reason() {
             "f32",
             "1e+39 is outside the range of f32, -3.4028235e38 to 3.4028235e38",
         ),
-        (json!("5"), "i32", "\"5\" is not an i32"),
-        (json!("x"), "u64", "\"x\" is not a u64"),
-        (json!(null), "f64", "null is not an f64"),
+        (json!("5"), "i32", "\"5\" is not an integer (type i32)"),
+        (json!("x"), "u64", "\"x\" is not an integer (type u64)"),
+        (json!(null), "f64", "null is not a number (type f64)"),
         (json!(1), "bool", "1 is not a bool: write true or false"),
         (json!([1]), "string", "a list of 1 is not a string"),
         (
@@ -200,7 +200,7 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!("STOP"),
             "enum(OFF, AUTO)",
-            "STOP is not one of OFF, AUTO",
+            "\"STOP\" is not one of OFF, AUTO",
         ),
         (json!(2), "enum(OFF, AUTO)", "2 is not one of OFF, AUTO"),
         (json!(-1), "enum(OFF, AUTO)", "-1 is not one of OFF, AUTO"),
@@ -223,12 +223,12 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!([1, [2]]),
             "array(f64, *)",
-            "element 1: a list of 1 is not an f64",
+            "element 1: a list of 1 is not a number (type f64)",
         ),
         (
             json!([1, "x"]),
             "array(u8, *)",
-            "element 1: \"x\" is not a u8",
+            "element 1: \"x\" is not an integer (type u8)",
         ),
         (
             json!({"a": 1}),

@@ -119,9 +119,14 @@ pub enum ConvertError {
 
 impl ConvertError {
     pub(crate) fn wrong_type(text: &str, ty: &DataType) -> Self {
+        Self::wrong_type_described(quoted(text), ty)
+    }
+
+    /// `given` describes the given value, such as `a list of 3`.
+    pub(crate) fn wrong_type_described(given: String, ty: &DataType) -> Self {
         ConvertError::WrongType {
-            text: quoted(text),
-            ty: with_article(ty) + notation(ty),
+            text: given,
+            ty: description(ty) + notation(ty),
         }
     }
 
@@ -179,6 +184,16 @@ pub fn with_article(ty: &DataType) -> String {
     format!("{article} {}", clip(&name))
 }
 
+/// Returns a description of the type's values for use in a sentence: `a number (type f64)`, `an
+/// integer (type u8)`, otherwise the type with its article.
+pub fn description(ty: &DataType) -> String {
+    match ty {
+        _ if ty.is_float() => format!("a number (type {ty})"),
+        _ if ty.is_numeric() => format!("an integer (type {ty})"),
+        _ => with_article(ty),
+    }
+}
+
 /// Returns a description of the notation of the type's values, as the end of a sentence; empty if
 /// the name of the type makes it clear.
 fn notation(ty: &DataType) -> &'static str {
@@ -190,10 +205,10 @@ fn notation(ty: &DataType) -> &'static str {
     }
 }
 
-/// Returns a given text for use in a sentence: in quotes if its beginning or end would not be
-/// visible.
+/// Returns a given text for use in a sentence: in quotes if it could be mistaken for words of the
+/// sentence, or if its beginning or end would not be visible.
 pub(crate) fn quoted(text: &str) -> String {
-    match text.is_empty() || text.trim() != text {
+    match text.is_empty() || text.trim() != text || text.starts_with(char::is_alphabetic) {
         true => format!("{:?}", clip(text)),
         false => clip(text),
     }

@@ -23,7 +23,7 @@ mod timestamp;
 #[cfg(test)]
 mod tests;
 
-pub use convert::{ConvertError, with_article};
+pub use convert::{ConvertError, description, with_article};
 pub use csv::{CsvCell, parse_csv};
 pub use data_type::{ParseTypeError, parse_type};
 pub use escape::{escape, escape_except, is_unprintable};

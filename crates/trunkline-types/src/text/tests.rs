@@ -276,9 +276,9 @@ mod values {
     #[test]
     fn invalid_value_is_refused_with_the_reason() {
         for (text, name, sentence) in [
-            ("x", "f64", "x is not an f64"),
-            ("", "f64", "\"\" is not an f64"),
-            ("72,5", "f64", "72,5 is not an f64"),
+            ("x", "f64", "\"x\" is not a number (type f64)"),
+            ("", "f64", "\"\" is not a number (type f64)"),
+            ("72,5", "f64", "72,5 is not a number (type f64)"),
             (
                 "1e400",
                 "f64",
@@ -298,15 +298,23 @@ mod values {
             ("-1", "u8", "-1 is outside the range of u8, 0 to 255"),
             ("0x100", "u8", "0x100 is outside the range of u8, 0 to 255"),
             ("1e300", "u8", "1e300 is outside the range of u8, 0 to 255"),
-            ("3.7", "i32", "3.7 is not an i32"),
-            ("inf", "i32", "inf is not an i32"),
-            ("0x", "i32", "0x is not an i32"),
-            ("0x-1", "i32", "0x-1 is not an i32"),
-            ("--1", "i32", "--1 is not an i32"),
-            ("", "i32", "\"\" is not an i32"),
+            ("3.7", "i32", "3.7 is not an integer (type i32)"),
+            ("inf", "i32", "\"inf\" is not an integer (type i32)"),
+            ("0x", "i32", "0x is not an integer (type i32)"),
+            ("0x-1", "i32", "0x-1 is not an integer (type i32)"),
+            ("--1", "i32", "--1 is not an integer (type i32)"),
+            ("", "i32", "\"\" is not an integer (type i32)"),
             ("2", "bool", "2 is not a bool: write true or false"),
-            ("STOP", "enum(OFF, AUTO)", "STOP is not one of OFF, AUTO"),
-            ("auto", "enum(OFF, AUTO)", "auto is not one of OFF, AUTO"),
+            (
+                "STOP",
+                "enum(OFF, AUTO)",
+                "\"STOP\" is not one of OFF, AUTO",
+            ),
+            (
+                "auto",
+                "enum(OFF, AUTO)",
+                "\"auto\" is not one of OFF, AUTO",
+            ),
             ("2", "enum(OFF, AUTO)", "2 is not one of OFF, AUTO"),
             (
                 "now",

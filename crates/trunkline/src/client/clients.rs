@@ -69,7 +69,7 @@ clients! {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use trunkline::{Client, OpenOptions, ReadingPage};
+    /// # use trunkline::{Client, OpenOptions, ReadingBuffer};
     /// # let client = Client::connect("tl:///")?;
     /// # let (patience, names) = (Duration::from_secs(5), ["rig/level", "rig/flow"]);
     /// let opened = client.open(&names, OpenOptions::default(), patience)?;
@@ -77,9 +77,9 @@ clients! {
     /// for one in opened {
     ///     variables.push(one?.variable);
     /// }
-    /// let mut page = ReadingPage::new();
-    /// client.read_page(&variables, &mut page, patience)?;
-    /// for reading in page.iter() {
+    /// let mut buffer = ReadingBuffer::new();
+    /// client.read_into(&variables, &mut buffer, patience)?;
+    /// for reading in buffer.iter() {
     ///     let reading = reading.map_err(Clone::clone)?;
     ///     println!("{:?} {}", reading.get::<f64>(), reading.quality());
     /// }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_net::{Dialler, SPIN_DEFAULT, StartError};
-use trunkline_proto::Throughput;
+use trunkline_proto::ThroughputMode;
 use trunkline_types::Url;
 use trunkline_types::url::{UrlError, Via};
 
@@ -25,7 +25,7 @@ pub struct ConnectOptions {
     pub fail_fast: bool,
     /// Throughput mode: both ends gather data up to a size or an age before they send it, if the
     /// engine also supports this mode. `None`: both ends send everything at once.
-    pub throughput: Option<Throughput>,
+    pub throughput_mode: Option<ThroughputMode>,
     /// Longest time that a thread waiting for an answer spins before it sleeps. Spinning avoids the
     /// wake-up delay but costs processor time; the client stops spinning where it does not pay.
     /// Zero: threads sleep at once.
@@ -46,7 +46,7 @@ impl ConnectOptions {
             program,
             user: String::new(),
             fail_fast: false,
-            throughput: None,
+            throughput_mode: None,
             spin: SPIN_DEFAULT,
         })
     }

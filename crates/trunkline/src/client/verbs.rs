@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use trunkline_client::{
     AlarmName, AlarmQuery, ClientCore, ClientOptions, Condition, ConnectionState, Event,
-    ForcedList, Found, GroupOutcome, Lease, LeaseTerms, NotTried, OpenOptions, Opened, ReadingPage,
-    Request, RequestId, Session, Snapshot, Step, SubscribeOptions, VariableRef, Write,
-    WriteBatchId, WriteCounts, WriteOutcome,
+    ForcedList, Found, GroupOutcome, Lease, LeaseTerms, NotTried, OpenOptions, Opened,
+    ReadingBuffer, Request, RequestId, Session, Snapshot, Step, SubscribeOptions, VariableRef,
+    Write, WriteBatchId, WriteCounts, WriteOutcome,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, Peer, TransportUsed};
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
-use trunkline_proto::{Fault, Throughput};
+use trunkline_proto::{Fault, ThroughputMode};
 use trunkline_types::alarm::{
     AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
 };
@@ -151,8 +151,8 @@ verbs! {
     now fn state(&self) -> ConnectionState = self.shared.link.with(|core, _, _| core.state());
 
     /// Returns the throughput settings of both directions; `None` unless the connection gathers.
-    now fn throughput(&self) -> Option<Throughput>
-        = self.shared.link.with(|core, _, _| core.throughput());
+    now fn throughput_mode(&self) -> Option<ThroughputMode>
+        = self.shared.link.with(|core, _, _| core.throughput_mode());
 
     /// Opens variables. Depending on the options, the same round trip also reads and describes
     /// them.
@@ -176,16 +176,17 @@ verbs! {
     waits fn read(&self, variables: &[VariableRef]) -> Vec<Result<Reading, Fault>>
         = |core, _| core.read(variables);
 
-    /// Replaces the contents of `page` with the current readings of `variables`, in one block of
+    /// Replaces the contents of `buffer` with the current readings of `variables`, in one block of
     /// memory. The data is the same as from [`read`](Self::read), without an allocation per
-    /// reading. Programs that read many variables should use this: refilling a page needs no new
+    /// reading. Programs that read many variables should use this: refilling a buffer needs no new
     /// memory.
     ///
     /// # Errors
-    /// As [`open`](Self::open). After an error, or after a call that was dropped, the page is empty
-    /// and its memory is lost.
-    waits fn read_page(&self, variables: &[VariableRef], page: &mut ReadingPage) -> ()
-        = |core, _| core.read_page(variables, std::mem::take(page)), then |filled| *page = filled;
+    /// As [`open`](Self::open). After an error, or after a call that was dropped, the buffer is
+    /// empty and its memory is lost.
+    waits fn read_into(&self, variables: &[VariableRef], buffer: &mut ReadingBuffer) -> ()
+        = |core, _| core.read_into(variables, std::mem::take(buffer)),
+        then |filled| *buffer = filled;
 
     /// Reads at most 4,096 variables at one instant. With more variables each reading is consistent
     /// only by itself, and the snapshot reports that.
@@ -250,9 +251,9 @@ verbs! {
 
     /// Sends everything now, and waits until every write queued before the call has ended. Writes
     /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
-    /// ([`throughput`](crate::ConnectOptions::throughput)), it also sends the data that this
-    /// connection has gathered for any thread, and that the engine has gathered for this client and
-    /// its other clients.
+    /// ([`throughput_mode`](crate::ConnectOptions::throughput_mode)), it also sends the data that
+    /// this connection has gathered for any thread, and that the engine has gathered for this client
+    /// and its other clients.
     ///
     /// # Errors
     /// [`CallError`] if one of these writes has not ended in time, or if there is no connection.
@@ -457,18 +458,18 @@ verbs! {
 }
 
 impl polled::Client {
-    /// Reads the current values of variables into `page`. The answer returns the page.
+    /// Reads the current values of variables into `buffer`. The answer returns the buffer.
     ///
     /// # Errors
-    /// As [`open`](Self::open); the page is then lost.
-    pub fn read_page(
+    /// As [`open`](Self::open); the buffer is then lost.
+    pub fn read_into(
         &self,
         variables: &[VariableRef],
-        page: ReadingPage,
-    ) -> Result<PendingCall<ReadingPage>, CallError> {
+        buffer: ReadingBuffer,
+    ) -> Result<PendingCall<ReadingBuffer>, CallError> {
         let call = self
             .shared
-            .begin(|core, _| core.read_page(variables, page))?;
+            .begin(|core, _| core.read_into(variables, buffer))?;
         Ok(PendingCall::new(&self.shared, call))
     }
 }
@@ -559,7 +560,7 @@ impl Shared {
             program: options.program.clone(),
             user: options.user.clone(),
             pid: std::process::id(),
-            throughput: options.throughput,
+            throughput_mode: options.throughput_mode,
             // Makes clients dial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()

@@ -192,7 +192,7 @@ mod tests {
 
     fn rig(options: QueueOptions) -> Rig {
         let rows = 4 * REGION as usize;
-        let made = RegionMemory::to_record(8, rows, PagesWanted::Ordinary, 16);
+        let made = RegionMemory::for_recording(8, rows, PagesWanted::Ordinary, 16);
         let (memory, filler, reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK_BYTES as usize);
         let queue = WriteQueue::new(Box::new(disk.clone()), options, vec![memory]);

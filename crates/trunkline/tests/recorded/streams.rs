@@ -30,7 +30,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     let mut stream = ValueReader::create("in", data_type, of_reader).unwrap();
     let bytes = trunkline::stream::element_bytes(data_type).unwrap();
     let rows = 4 * REGION as usize;
-    let made = RegionMemory::to_record(bytes, rows, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_recording(bytes, rows, PagesWanted::Ordinary, 16);
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         path,
@@ -102,7 +102,7 @@ fn a_stream_is_recorded_and_played_into_another_one() {
     let refused = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap_err();
     assert!(matches!(refused, PlaybackError::NoRate { .. }), "{refused}");
     let pacer = Pacer::new(&recording, Pace::Full, GapMode::AsTime).unwrap();
-    let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(8, 4096, PagesWanted::Ordinary, 16);
     let (memory, ring, drain) = made.unwrap();
     let mut drain = PacedDrain::new(drain, pacer);
     let mut playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default()).unwrap();
@@ -137,7 +137,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
         }
     });
     let mut stream = ValueReader::create("in", &DataType::I64, options(&engine, None)).unwrap();
-    let made = RegionMemory::to_record(8, 16 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_recording(8, 16 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         &path,
@@ -192,7 +192,7 @@ fn stopped_stream_recording_has_the_elements_taken() {
     let mut stream = ValueReader::create("in", &DataType::I64, of_reader).unwrap();
     let mut writer = writer.join().unwrap();
     writer.write_many(&[1, 2, 3], CUT_OFF).unwrap();
-    let made = RegionMemory::to_record(8, 512, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_recording(8, 512, PagesWanted::Ordinary, 4);
     let (_memory, mut filler, mut reader) = made.unwrap();
     let mut taken = 0;
     while taken < 3 {
@@ -222,7 +222,7 @@ fn stopped_stream_recording_has_the_elements_taken() {
         receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap(),
         3
     );
-    let made = RegionMemory::to_record(16, 512, PagesWanted::Ordinary, 4);
+    let made = RegionMemory::for_recording(16, 512, PagesWanted::Ordinary, 4);
     let (_memory, mut filler, _reader) = made.unwrap();
     let other = receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap_err();
     assert!(matches!(other, RecordingError::OtherRows { .. }), "{other}");
@@ -282,7 +282,7 @@ fn on_full_disk() -> OnFullDisk {
         assert_eq!(writer.close(CUT_OFF).elements, 0);
     });
     let stream = ValueReader::create("in", &DataType::I64, of_reader).unwrap();
-    let made = RegionMemory::to_record(8, 4 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_recording(8, 4 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, filler, reader) = made.unwrap();
     let disk = SimDisk::new(7, 512);
     disk.set_room(64 << 10);
@@ -422,7 +422,7 @@ fn full_stream_delays_playback() {
     let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
     let recording = Recording::open(&path, &Selection::default()).unwrap();
     let pacer = Pacer::new(&recording, Pace::Original, GapMode::AsTime).unwrap();
-    let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::for_playback(8, 4096, PagesWanted::Ordinary, 16);
     let (memory, ring, drain) = made.unwrap();
     let mut drain = PacedDrain::new(drain, pacer);
     let mut playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default()).unwrap();

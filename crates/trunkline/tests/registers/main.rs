@@ -234,7 +234,7 @@ fn any_number_of_programs_uses_the_same_register() {
         .remove(0)
         .unwrap();
     assert_eq!(
-        info.upstream.written, 20,
+        info.write_ledger.written, 20,
         "all of them, one after the other"
     );
 }

@@ -39,7 +39,7 @@ fn newest_value_is_sent_when_setting_is_faster_than_sending() {
             .unwrap()
             .remove(0)
             .unwrap()
-            .upstream;
+            .write_ledger;
         client
             .write_untracked([newest(0.0)], Duration::from_secs(60))
             .unwrap();
@@ -66,7 +66,7 @@ fn newest_value_is_sent_when_setting_is_faster_than_sending() {
             .unwrap()
             .remove(0)
             .unwrap()
-            .upstream;
+            .write_ledger;
         assert_eq!(
             after.superseded - before.superseded,
             49,

@@ -298,8 +298,8 @@ pub fn the_ledgers_of_both_sides_balance(place: &Place) {
         .expect("an answer")
         .remove(0);
     let info = info.expect("it exists");
-    assert!(info.upstream.is_balanced(), "{:?}", info.upstream);
-    assert_eq!(info.upstream.written, 1000);
+    assert!(info.write_ledger.is_balanced(), "{:?}", info.write_ledger);
+    assert_eq!(info.write_ledger.written, 1000);
     for subscription in info.subscriptions {
         assert!(
             subscription.ledger.is_balanced(),

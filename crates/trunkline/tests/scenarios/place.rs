@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use trunkline::proto::Throughput;
+use trunkline::proto::ThroughputMode;
 use trunkline::types::{Contract, Reading, SocketPath};
 use trunkline::{
     Client, ConnectOptions, Engine, Event, OpenOptions, Opened, Peer, SubscribeOptions,
@@ -63,7 +63,7 @@ impl Place {
 
     pub fn open(&self, name: &str) -> Opened {
         let options = OpenOptions {
-            read: true,
+            include_readings: true,
             describe: true,
             ..OpenOptions::default()
         };
@@ -116,9 +116,9 @@ fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client
             let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
             let mut options = options.expect("a URL");
             // Short, because each call of a scenario waits for it twice.
-            options.throughput = Some(Throughput {
+            options.throughput_mode = Some(ThroughputMode {
                 delay: Duration::from_micros(200),
-                ..Throughput::DEFAULT
+                ..ThroughputMode::DEFAULT
             });
             Client::connect_with(&options)
         }
@@ -127,7 +127,7 @@ fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client
     let client = client.expect("a client");
     client.wait_connected(TIMEOUT).expect("a connection");
     let over = match client.peer() {
-        Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
+        Some(Peer::Tcp(_)) if client.throughput_mode().is_some() => Transport::Throughput,
         Some(Peer::Tcp(_)) => Transport::Tcp,
         Some(Peer::Unix { .. }) => match client.transport().expect("a connection").name {
             "shared memory" => Transport::Shared,

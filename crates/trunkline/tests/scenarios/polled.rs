@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline::types::{Contract, Value};
-use trunkline::{Event, OpenOptions, ReadingPage, SubscribeOptions, Write, WriteOutcome};
+use trunkline::{Event, OpenOptions, ReadingBuffer, SubscribeOptions, Write, WriteOutcome};
 
 use crate::place::{Place, TIMEOUT, block_on};
 
@@ -27,9 +27,9 @@ pub fn a_polled_call_is_asked_for_its_answer_waited_for_or_awaited(place: &Place
 
     let read = block_on(client.read(&[level]).unwrap()).unwrap();
     assert_eq!(read[0].as_ref().unwrap().sample.value, Value::F64(3.0));
-    let page = client.read_page(&[level], ReadingPage::new()).unwrap();
-    let page = page.wait(TIMEOUT).expect("in time").unwrap();
-    assert_eq!(page.values::<f64>().collect::<Vec<_>>(), [Some(3.0)]);
+    let buffer = client.read_into(&[level], ReadingBuffer::new()).unwrap();
+    let buffer = buffer.wait(TIMEOUT).expect("in time").unwrap();
+    assert_eq!(buffer.values::<f64>().collect::<Vec<_>>(), [Some(3.0)]);
     let flushing = client.flush().unwrap();
     let counts = flushing.wait(TIMEOUT).expect("in time").unwrap();
     assert_eq!((counts.applied, counts.in_flight), (1, 0));

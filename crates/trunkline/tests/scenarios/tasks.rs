@@ -6,7 +6,7 @@ use std::thread;
 
 use trunkline::types::{Contract, Position, Value};
 use trunkline::{
-    Event, OpenOptions, ReadingPage, SubscribeOptions, WatchEvent, Write, WriteOutcome,
+    Event, OpenOptions, ReadingBuffer, SubscribeOptions, WatchEvent, Write, WriteOutcome,
 };
 
 use crate::place::{Place, TIMEOUT, block_on};
@@ -43,12 +43,12 @@ pub fn a_task_has_the_verbs_of_a_thread(place: &Place) {
         assert_eq!((reading.position, reading.own), (written, true));
         let read = client.read(&[level], TIMEOUT).await.unwrap();
         assert_eq!(read[0].as_ref().unwrap().sample.value, Value::F64(7.0));
-        let mut page = ReadingPage::new();
+        let mut buffer = ReadingBuffer::new();
         client
-            .read_page(&[level], &mut page, TIMEOUT)
+            .read_into(&[level], &mut buffer, TIMEOUT)
             .await
             .unwrap();
-        assert_eq!(page.values::<f64>().collect::<Vec<_>>(), [Some(7.0)]);
+        assert_eq!(buffer.values::<f64>().collect::<Vec<_>>(), [Some(7.0)]);
         let found = client.find("all/f*", None, TIMEOUT).await.unwrap();
         assert!(found.iter().any(|found| found.name == "all/f64"));
         let info = client.info(&[level], TIMEOUT).await.unwrap();
@@ -60,7 +60,7 @@ pub fn a_task_has_the_verbs_of_a_thread(place: &Place) {
         client.write_untracked([again], TIMEOUT).unwrap();
         let counts = client.flush(TIMEOUT).await.unwrap();
         assert_eq!((counts.applied, counts.in_flight), (2, 0));
-        assert_eq!(client.throughput(), place.client.throughput());
+        assert_eq!(client.throughput_mode(), place.client.throughput_mode());
         let group = [Write::new(level, Value::F64(9.0))];
         let group = client.try_write_group(group, TIMEOUT).await.unwrap();
         assert!(matches!(group.outcomes[..], [WriteOutcome::Applied(_)]));

@@ -1,7 +1,7 @@
 //! Types, names and descriptions.
 
 use trunkline::types::{Access, DataType, json};
-use trunkline::{OpenOptions, ReadingPage, Write};
+use trunkline::{OpenOptions, ReadingBuffer, Write};
 
 use crate::place::{Place, TIMEOUT};
 
@@ -53,11 +53,11 @@ pub fn every_type_goes_there_and_back(place: &Place) {
     }
     let variables: Vec<_> = opened.iter().map(|opened| opened.variable).collect();
     let readings = place.client.read(&variables, TIMEOUT).expect("an answer");
-    let mut page = ReadingPage::new();
+    let mut buffer = ReadingBuffer::new();
     for _ in 0..2 {
-        let read = place.client.read_page(&variables, &mut page, TIMEOUT);
+        let read = place.client.read_into(&variables, &mut buffer, TIMEOUT);
         read.expect("an answer");
-        assert_eq!(page.to_readings(), readings);
+        assert_eq!(buffer.to_readings(), readings);
     }
     for ((opened, reading), (name, text)) in opened.iter().zip(readings).zip(VALUES) {
         let reading = reading.expect("a reading");
@@ -147,5 +147,5 @@ pub fn variables_are_found_and_described(place: &Place) {
         "{}",
         info.properties.origin
     );
-    assert!(info.upstream.is_balanced());
+    assert!(info.write_ledger.is_balanced());
 }

@@ -16,10 +16,10 @@ use crate::terminal::Style;
 use crate::verbs::audit::{parse_time, pattern_of};
 use crate::{CliError, Context, Exit};
 
-/// Show what happened to alarms, when, and who did it
+/// Show the changes of alarms, when they happened, and who made them
 ///
-/// The engine records every change of an alarm: raised, cleared, acknowledged, reset, shelved,
-/// suppressed, taken out of service, and the return from these. The oldest entries come first.
+/// The engine records when an alarm is raised, cleared, acknowledged or reset, and when shelving,
+/// suppression or time out of service begins or ends. The oldest entries come first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only alarms of this variable, of the variables of this library, or of variables that match a
@@ -198,7 +198,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 let note = format!("the oldest {removed} entries have been removed; {state}");
                 context.terminal.note(&note)?;
             }
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct ListArgs {
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one alarm of a variable.
-    /// Without any, alarms of all variables
+    /// Without NAME, the alarms of all variables
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -261,7 +261,7 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
         };
         context.terminal.note(sentence)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Returns a table of the alarms: active ones first, then by priority and time.
@@ -332,7 +332,7 @@ fn selected(
         for alarm in alarms {
             let wanted = selector.alarm.as_ref();
             let is_wanted = wanted.is_none_or(|name| *name == alarm.definition.name);
-            if is_wanted && !found.iter().any(|known| is_same(known, &alarm)) {
+            if is_wanted && !found.iter().any(|listed| is_same(listed, &alarm)) {
                 found.push(alarm);
             }
         }
@@ -343,8 +343,8 @@ fn selected(
     Ok((connection, found, missing))
 }
 
-fn is_same(one: &AlarmStatus, other: &AlarmStatus) -> bool {
-    one.handle == other.handle && one.definition.name == other.definition.name
+fn is_same(left: &AlarmStatus, right: &AlarmStatus) -> bool {
+    left.handle == right.handle && left.definition.name == right.definition.name
 }
 
 /// Returns the states in which an action applies to an alarm.

@@ -19,9 +19,9 @@ const STANDING: Duration = Duration::from_secs(24 * 3600);
 
 /// Summarise the alarm load, and list nuisance alarms
 ///
-/// Counts the alarms raised since a time, as recorded in the alarm journal, and the current states.
-/// An operator can handle about one alarm in ten minutes; more than ten in ten minutes are an alarm
-/// flood.
+/// The command counts the alarms raised since the given time, as recorded in the alarm journal, and
+/// the current states. An operator can handle about one alarm in ten minutes; more than ten in ten
+/// minutes are an alarm flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only alarms of this variable, of the variables of this library, or of variables that match a
@@ -141,13 +141,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     let alarms = connection.call(|client, wait| client.alarms(query.clone(), wait))?;
     let report = Report::new(
-        Figures::of(raises, since, until),
+        Figures::compute(raises, since, until),
         &alarms,
         (since, until),
         lost,
     );
     context.print_details(&report, report.properties(context))?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 impl Report {
@@ -169,7 +169,7 @@ impl Report {
         let standing_nanos = STANDING.as_nanos() as i64;
         let is_standing = |alarm: &&AlarmStatus| {
             let raised = alarm.record.raised.filter(|_| alarm.record.is_active);
-            raised.is_some_and(|at| until.as_nanos() - at.as_nanos() > standing_nanos)
+            raised.is_some_and(|raised| until.as_nanos() - raised.as_nanos() > standing_nanos)
         };
         let standing = alarms.iter().filter(is_standing);
         Self {

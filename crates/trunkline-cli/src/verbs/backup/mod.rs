@@ -11,10 +11,11 @@ use super::progress::Meter;
 use super::serve;
 use super::stream::units::{bytes_text, rate_text};
 use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::Amount;
 use crate::terminal::{Style, escaped, escaped_path};
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Copy what an engine keeps to another place, and restore it
+/// Back up the store and the history of an engine, and restore them
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Create(CreateArgs),
@@ -22,29 +23,31 @@ pub(crate) enum Subcommand {
     Restore(RestoreArgs),
 }
 
-/// Copy the store and the history of an engine to a folder, while it runs or not
+/// Copy the store and the history of an engine to a folder, whether the engine is running or not
 ///
-/// If the folder is a backup of the engine already, it is renewed: only files of the history that it
-/// lacks are copied, and the older backup is complete until the new one is. The files that it has are
-/// read, and copied again if they are damaged. Everything that the engine has acknowledged before the
-/// command starts is in the backup. Configuration files are not.
+/// If the folder already contains a backup of this engine, the backup is updated: only history
+/// files that it lacks are copied, and the older backup stays complete until the new one is. Files
+/// that are already in the backup are checked, and copied again if they are damaged. The backup
+/// contains everything that the engine acknowledged before the command started, but no
+/// configuration files.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CreateArgs {
-    /// The folder of the backup; it is created if there is none
+    /// The folder of the backup; it is created if it does not exist
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
 
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// Do not read files that the backup has already. This is faster, but damage to them is not noticed
+    /// Do not check files that are already in the backup. This is faster, but does not find damage
+    /// to these files
     #[arg(long)]
     unchecked: bool,
 }
 
 /// Read all files of a backup, and list those that are damaged or missing
 ///
-/// If there are some, the exit code is 8.
+/// If it finds any, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The folder of the backup
@@ -54,8 +57,9 @@ pub(crate) struct VerifyArgs {
 
 /// Replace the store and the history of a stopped engine with a backup
 ///
-/// All files of the backup are checked first. The places are those of the configuration. If the
-/// command is killed, run it again; until it is complete, the engine refuses to start.
+/// All files of the backup are checked first. The store and the history are restored to the places
+/// that the configuration names. If the command is killed, run it again: until it has finished, the
+/// engine refuses to start.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// The folder of the backup
@@ -65,7 +69,8 @@ pub(crate) struct RestoreArgs {
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// Move an existing store and history aside; their names then end in .replaced- and the time
+    /// Move an existing store and history aside; their names then end in .replaced- followed by the
+    /// time
     #[arg(long)]
     replace: bool,
 }
@@ -77,7 +82,7 @@ pub(crate) struct EngineArgs {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The store of the engine, if `trunkline serve` has this option
+    /// The store of the engine, if `trunkline serve` is run with this option
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -106,13 +111,15 @@ pub(crate) struct Done {
     copied_files: u64,
     /// Bytes of these files.
     copied_bytes: u64,
+    /// Duration of the command in seconds.
+    seconds: Amount,
     /// Where the files are that a restore has moved aside. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     aside: Vec<String>,
 }
 
 impl Record for Done {
-    const COLUMNS: &'static [&'static str] = &["backup", "outcome", "files", "copied"];
+    const COLUMNS: &'static [&'static str] = &["backup", "outcome", "files", "copied", "rate"];
     const IS_HEADED: bool = false;
 
     fn cell(&self, column: &str) -> Option<String> {
@@ -129,6 +136,12 @@ impl Record for Done {
                 bytes_text(self.copied_bytes as f64)
             )),
             "copied" => Some(String::new()),
+            "rate" if self.outcome == "completed" => Some(String::new()),
+            "rate" => {
+                let Amount(seconds) = self.seconds;
+                let rate = self.copied_bytes as f64 / seconds.max(1e-9) / 1e6;
+                Some(format!("{seconds:.1} s, {rate:.1} MB/s"))
+            }
             _ => None,
         }
     }
@@ -181,6 +194,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         Err(errors) => return serve::show_errors(&errors, context),
     };
     let name = serve::name_of(&plan);
+    let started = context.clock.now();
     let now = context.clock.wall();
     let created = trunkline_backup::create(
         &args.backup,
@@ -191,10 +205,11 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
         &mut watch(context, "read and copied"),
     );
     let created = created.map_err(|error| cli_error(error, context))?;
+    let seconds = context.clock.now().since(started).into();
     context.terminal.end_progress();
     for finding in &created.damaged_before {
         context.remark(&format!(
-            "{} was damaged in the backup, and was copied again if the engine still has it: {}",
+            "{} was damaged in the backup; if the engine still has the file, it was copied again: {}",
             escaped(&finding.path),
             finding.what
         ))?;
@@ -203,6 +218,7 @@ fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
     context.list([Done {
         copied_files,
         copied_bytes,
+        seconds,
         ..done(&args.backup, "created", Some(&created.manifest))
     }])?;
     let damage = &created.manifest.damage;
@@ -241,6 +257,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         Ok(plan) => plan?,
         Err(errors) => return serve::show_errors(&errors, context),
     };
+    let started = context.clock.now();
     let restored = trunkline_backup::restore(
         &args.backup,
         &places_of(&plan),
@@ -249,6 +266,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
         &mut watch(context, "read and copied"),
     );
     let restored = restored.map_err(|error| cli_error(error, context))?;
+    let seconds = context.clock.now().since(started).into();
     context.terminal.end_progress();
     let outcome = match restored.manifest {
         Some(_) => "restored",
@@ -256,7 +274,7 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     };
     for finding in &restored.left_out {
         context.remark(&format!(
-            "{} is damaged, and was left out; the history does without it: {}",
+            "{} is damaged and was not restored; the history works without it: {}",
             escaped(&finding.path),
             finding.what
         ))?;
@@ -271,8 +289,12 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     }
     let mut done = done(&args.backup, outcome, restored.manifest.as_ref());
     (done.copied_files, done.copied_bytes) = (done.files, done.bytes);
-    context.list([Done { aside, ..done }])?;
-    Ok(Exit::Done)
+    context.list([Done {
+        aside,
+        seconds,
+        ..done
+    }])?;
+    Ok(Exit::Success)
 }
 
 fn done(backup: &Path, outcome: &'static str, manifest: Option<&Manifest>) -> Done {
@@ -285,6 +307,7 @@ fn done(backup: &Path, outcome: &'static str, manifest: Option<&Manifest>) -> Do
         bytes: manifest.map_or(0, Manifest::bytes),
         copied_files: 0,
         copied_bytes: 0,
+        seconds: Amount(0.0),
         aside: Vec::new(),
     }
 }

@@ -17,7 +17,7 @@ use trunkline_history::{arrow_batch, arrow_schema};
 use trunkline_types::history::{HistoryItem, HistoryQuery, HistorySeries, SeriesData};
 
 use super::folder::FolderEvent;
-use super::source::{Pages, Source};
+use super::source::{FAULT, Pages, Source, loss_problem};
 use super::{Event, patterns_of, range};
 use crate::output::values::ValueStyle;
 use crate::output::{Metadata, ReadingView, csv};
@@ -86,6 +86,10 @@ enum ExportForm {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    context.after_interruption(export(args, context))
+}
+
+fn export(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
     if form != ExportForm::Csv && is_terminal_output(path, context) {
@@ -147,6 +151,10 @@ fn write(args: &Args, form: ExportForm, context: &Context) -> Result<Option<Writ
             return Ok(None);
         }
     }
+    if written.names.is_empty() && !written.state.is_empty() {
+        let sentence = format!("{} is not written: {}", shown_out(path), written.state);
+        return Err(loss_problem(FAULT, &sentence).into());
+    }
     if written.names.is_empty() && written.is_excluded {
         let sentence = "--exclude leaves out everything that was recorded in this time";
         return Err(Problem::failed("nothing-recorded", sentence).into());
@@ -183,9 +191,9 @@ impl Written {
     /// Reports the problem of the history, if there is one, and returns the exit code.
     fn exit(&self, context: &Context) -> Result<Exit, CliError> {
         if self.state.is_empty() {
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
-        context.note_with_code("history-fault", &self.state)?;
+        context.note_with_code(FAULT, &self.state)?;
         Ok(Exit::Lost)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 use trunkline::config;
-use trunkline_history::{Compacted, Finding, FolderSeries, HistoryFolder};
+use trunkline_history::{Compacted, Finding, FolderSeries, HistoryFolder, Spooled};
 use trunkline_types::Timestamp;
 use trunkline_types::history::HistoryRule;
 
@@ -122,7 +122,7 @@ pub(super) fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
         context.terminal.note("nothing was recorded")?;
     }
     match damage.is_empty() {
-        true => Ok(Exit::Done),
+        true => Ok(Exit::Success),
         false => {
             context.note_with_code("history-fault", &damage)?;
             Ok(Exit::Lost)
@@ -190,6 +190,18 @@ pub(crate) struct Totals {
     log_rows: WideInt,
     /// Bytes of these logs.
     log_bytes: WideInt,
+    /// The folder of the spool. Left out if the history had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spool: Option<String>,
+    /// Number of logs in the spool whose rows are not in files yet. The other numbers do not include them.
+    spool_logs: WideInt,
+    /// Number of updates and events in these logs.
+    spool_rows: WideInt,
+    /// Bytes of these logs.
+    spool_bytes: WideInt,
+    /// Why the spool, or one of these logs, cannot be read. Left out if all can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spool_error: Option<String>,
     /// Bytes of all files of the folder.
     bytes: WideInt,
     /// Number of files that the catalogue did not have; they are in the folder set-apart.
@@ -205,6 +217,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
     let info = folder.info().map_err(|error| problem(&error))?;
     let int = |number| context.settings.values.int_or_text(number);
     let (first, last) = info.times.unzip();
+    let in_spool = info.spooled.clone().unwrap_or_default();
     let totals = Totals {
         folder: args.folder.display().to_string(),
         in_use: info.is_in_use,
@@ -217,14 +230,25 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
         logs: int(info.logs),
         log_rows: int(info.log_rows),
         log_bytes: int(info.log_bytes),
+        spool: spool_of(info.spooled.as_ref()),
+        spool_logs: int(in_spool.logs),
+        spool_rows: int(in_spool.rows),
+        spool_bytes: int(in_spool.bytes),
+        spool_error: Some(in_spool.fault.clone()).filter(|fault| !fault.is_empty()),
         bytes: int(info.bytes),
         set_apart: int(info.set_apart),
     };
     let time = |time: Option<Timestamp>| time.map_or_else(String::new, |time| shown(time, context));
     let bytes = |bytes: u64| bytes_text(bytes as f64);
-    let of_logs = match info.logs {
+    let logs_text = |logs, rows, size| match logs {
         0 => "none".to_owned(),
-        logs => format!("{logs}, {} rows, {}", info.log_rows, bytes(info.log_bytes)),
+        logs => format!("{logs}, {rows} rows, {}", bytes(size)),
+    };
+    let of_logs = logs_text(info.logs, info.log_rows, info.log_bytes);
+    let (of_spool, spool_style) = match (&info.spooled, in_spool.fault.as_str()) {
+        (None, _) => (String::new(), Style::Plain),
+        (Some(one), "") => (logs_text(one.logs, one.rows, one.bytes), Style::Plain),
+        (Some(_), fault) => (fault.to_owned(), Style::Bad),
     };
     let in_use = match info.is_in_use {
         true => "by an engine, or by a command",
@@ -246,18 +270,23 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
             ("last", time(last), Style::Plain),
             ("files", files, Style::Plain),
             ("logs", of_logs, Style::Plain),
+            ("in the spool", of_spool, spool_style),
             ("size", bytes(info.bytes), Style::Plain),
             ("set apart", apart, Style::Bad),
         ],
     )?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
+}
+
+fn spool_of(spooled: Option<&Spooled>) -> Option<String> {
+    spooled.map(|spooled| spooled.folder.display().to_string())
 }
 
 /// A finding of `history verify` or `history rebuild`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A finding of `history verify`, version 1")]
 pub(crate) struct Found {
-    /// The file within the folder.
+    /// The file within the folder; the path of a file in the spool.
     file: String,
     /// Where the damage begins in the file. Left out if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,6 +365,16 @@ pub(crate) enum FolderEvent {
         bytes: u64,
         /// Number of findings.
         findings: u64,
+        /// The folder of the spool. Left out if the history had none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spool: Option<String>,
+        /// Number of logs in the spool whose rows are not in files yet. `logs` does not include them.
+        spool_logs: u64,
+        /// Number of updates and events in these logs. `rows` does not include them.
+        spool_rows: u64,
+        /// Why the spool, or one of these logs, cannot be read. Left out if all can be read.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spool_error: Option<String>,
     },
     /// `history compact`: the folder is in order.
     #[serde(rename = "history-compacted")]
@@ -398,19 +437,40 @@ impl Display for FolderEvent {
                 rows,
                 bytes,
                 findings,
-            } => write!(
-                f,
-                "{}: {}, {}, {} and {} checked; {}",
-                escaped(folder),
-                counted(*files, "file"),
-                counted(*logs, "log"),
-                counted(*rows, "row"),
-                bytes_text(*bytes as f64),
-                match findings {
-                    0 => "no damage".to_owned(),
-                    count => counted(*count, "finding"),
+                spool,
+                spool_logs,
+                spool_rows,
+                spool_error,
+            } => {
+                write!(
+                    f,
+                    "{}: {}, {}, {} and {} checked; {}",
+                    escaped(folder),
+                    counted(*files, "file"),
+                    counted(*logs, "log"),
+                    counted(*rows, "row"),
+                    bytes_text(*bytes as f64),
+                    match findings {
+                        0 => "no damage".to_owned(),
+                        count => counted(*count, "finding"),
+                    }
+                )?;
+                if let Some(spool) = spool
+                    && *spool_logs > 0
+                {
+                    write!(
+                        f,
+                        "; {} with {} in the spool {}",
+                        counted(*spool_logs, "log"),
+                        counted(*spool_rows, "row"),
+                        escaped(spool),
+                    )?;
                 }
-            ),
+                match spool_error {
+                    Some(error) => write!(f, "; {}", escaped(error)),
+                    None => Ok(()),
+                }
+            }
             Self::Compacted {
                 folder,
                 logs,
@@ -492,6 +552,7 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(Exit::Interrupted);
     }
     let findings = verified.findings.len() as u64 + verified.findings_dropped;
+    let in_spool = verified.spooled.clone().unwrap_or_default();
     context.notify(&FolderEvent::Verified {
         folder: args.folder.display().to_string(),
         files: verified.files,
@@ -499,6 +560,10 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         rows: verified.rows,
         bytes: verified.bytes,
         findings,
+        spool: spool_of(verified.spooled.as_ref()),
+        spool_logs: in_spool.logs,
+        spool_rows: in_spool.rows,
+        spool_error: Some(in_spool.fault).filter(|fault| !fault.is_empty()),
     })?;
     Ok(Exit::ProblemsFound.when(findings > 0))
 }

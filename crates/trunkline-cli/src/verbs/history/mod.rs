@@ -21,7 +21,7 @@ use self::buckets::Aggregate;
 pub(crate) use self::buckets::Bucket;
 pub(crate) use self::coverage::Coverage;
 pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
-use self::source::{Pages, Source};
+use self::source::{FAULT, Pages, Source};
 use crate::arguments::{number, positive_duration};
 use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
@@ -226,7 +226,7 @@ impl Notice for Event {
 /// Refuses combinations of options that clap cannot express.
 fn check(args: &Args, context: &Context) -> Result<(), Problem> {
     let is_at_points = args.interpolated || args.stepped;
-    let sentence = if args.plot && !context.settings.form.is_for_people() {
+    let sentence = if args.plot && !context.settings.output_format.is_for_people() {
         "--plot draws for people; for programs, use --points"
     } else if is_at_points && args.at.is_none() && args.every.is_none() {
         "--interpolated and --stepped need the points in time: add --every or --at"
@@ -323,9 +323,9 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         context.terminal.note("nothing was recorded")?;
     }
     if state.is_empty() {
-        return Ok(unknown.unwrap_or(Exit::Done));
+        return Ok(unknown.unwrap_or(Exit::Success));
     }
-    context.note_with_code("history-fault", &state)?;
+    context.note_with_code(FAULT, &state)?;
     Ok(Exit::Lost)
 }
 

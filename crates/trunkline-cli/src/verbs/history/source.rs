@@ -10,6 +10,17 @@ use super::unknown::SeenVariables;
 use crate::connection::Connection;
 use crate::{CliError, Context, Exit, Problem};
 
+/// Code of a remark or an error about data that cannot be read.
+pub(crate) const FAULT: &str = "history-fault";
+
+/// Returns the error of a command that has no result, because recorded updates are lost.
+pub(crate) fn loss_problem(code: &'static str, sentence: &str) -> Problem {
+    Problem {
+        exit: Exit::Lost,
+        ..Problem::from_message(code, sentence)
+    }
+}
+
 pub(crate) enum Source {
     Engine(Box<Connection>),
     Folder(Box<HistoryFolder>),

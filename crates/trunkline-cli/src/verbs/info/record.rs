@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 use trunkline::Opened;
 use trunkline::proto::VariableInfo;
 use trunkline_types::Value;
-use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::ledger::WriteLedger;
 
 use super::words::scope_name;
 use crate::Context;
@@ -140,7 +140,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn new(ledger: &UpstreamLedger, values: ValueStyle) -> Self {
+    fn new(ledger: &WriteLedger, values: ValueStyle) -> Self {
         Self {
             offered: values.int_or_text(ledger.offered),
             written: values.int_or_text(ledger.written),
@@ -217,7 +217,7 @@ impl Info {
             writers_waiting: Some(info.writers_waiting).filter(|waiting| *waiting > 0),
             subscribers: info.subscribers,
             readers: readers.collect(),
-            writes: Ledger::new(&info.upstream, values),
+            writes: Ledger::new(&info.write_ledger, values),
             configured: properties.origin,
             fields,
             trend: trend

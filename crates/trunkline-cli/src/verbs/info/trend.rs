@@ -31,8 +31,8 @@ pub(super) fn collect(
     let end = context.clock.now().saturating_add(connection.timeout());
     let count = count as usize;
     while values.iter().any(|values| values.len() < count) {
-        let left: Duration = end.since(context.clock.now());
-        match subscription.next(Some(left)) {
+        let remaining: Duration = end.since(context.clock.now());
+        match subscription.next(Some(remaining)) {
             Some(Event::Reading { item, reading }) if reading.position.sequence > 0 => {
                 if let Some(values) = values.get_mut(item as usize)
                     && values.len() < count

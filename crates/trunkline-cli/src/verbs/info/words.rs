@@ -2,7 +2,7 @@
 
 use trunkline::proto::{ReaderInfo, VariableInfo};
 use trunkline_types::alarm::{AlarmDefinition, AlarmKind, Operand};
-use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::ledger::WriteLedger;
 use trunkline_types::{Fifo, Properties, Scaling, Scope};
 
 use crate::verbs::find::access_name;
@@ -43,14 +43,14 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
         ("", true) => {
             format!("none yet: the first client to write becomes the single writer{waiting}")
         }
-        (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
-        (who, _) => format!("{who}, lease ends in {:?}{waiting}", info.lease_left),
+        (holder, _) if info.lease_left.is_zero() => format!("{holder}, its single writer{waiting}"),
+        (holder, _) => format!("{holder}, lease ends in {:?}{waiting}", info.lease_left),
     }
 }
 
 pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
-    let one = |reader: &ReaderInfo| {
-        let who = match (reader.session, reader.from.as_str()) {
+    let describe = |reader: &ReaderInfo| {
+        let session = match (reader.session, reader.from.as_str()) {
             (0, "") => "the engine's own process".to_owned(),
             (session, from) => format!("session {session} ({from})"),
         };
@@ -62,9 +62,9 @@ pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
             0 => String::new(),
             count => format!(", {count} repaired"),
         };
-        format!("{who}{over}{repaired}")
+        format!("{session}{over}{repaired}")
     };
-    readers.iter().map(one).collect::<Vec<_>>().join("; ")
+    readers.iter().map(describe).collect::<Vec<_>>().join("; ")
 }
 
 pub(super) fn source(info: &VariableInfo) -> String {
@@ -76,19 +76,19 @@ pub(super) fn source(info: &VariableInfo) -> String {
     }
 }
 
-pub(super) fn writes(ledger: &UpstreamLedger) -> String {
+pub(super) fn writes(ledger: &WriteLedger) -> String {
     let (offered, written) = (ledger.offered, ledger.written);
     let (unchanged, refused) = (ledger.unchanged, ledger.refused);
     let mut text =
         format!("{offered} = {written} applied + {unchanged} unchanged + {refused} refused");
-    for (count, what) in [
+    for (count, outcome) in [
         (ledger.superseded, "superseded"),
         (ledger.unknown, "unknown"),
         (ledger.fifo_overflow, "lost in the FIFO"),
         (ledger.upstream_lost, "lost before they arrived"),
     ] {
         if count > 0 {
-            text.push_str(&format!(" + {count} {what}"));
+            text.push_str(&format!(" + {count} {outcome}"));
         }
     }
     text
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_ledger_is_shown_as_its_identity() {
-        let plain = UpstreamLedger {
+        let plain = WriteLedger {
             offered: 5,
             written: 3,
             unchanged: 1,
@@ -164,7 +164,7 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(writes(&plain), "5 = 3 applied + 1 unchanged + 1 refused");
-        let rare = UpstreamLedger {
+        let rare = WriteLedger {
             offered: 7,
             fifo_overflow: 2,
             ..plain

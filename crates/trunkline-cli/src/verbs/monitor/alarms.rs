@@ -9,7 +9,7 @@ use trunkline_types::{Contract, Pattern, Tick, Timestamp};
 
 use super::events::MonitorEvent;
 use super::{Args, EngineRun};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::{Connection, code_of};
 use crate::output::record::Table;
 use crate::output::times::TimeColumn;
@@ -63,7 +63,7 @@ pub(super) fn follow(
         });
     }
     let settings = &context.settings;
-    let is_drawn = settings.form == Form::Table
+    let is_drawn = settings.output_format == OutputFormat::Table
         && settings.columns != Columns::Terse
         && args.count.is_none()
         && context.terminal.can_draw();

@@ -96,13 +96,13 @@ impl Display for MonitorEvent {
                 reconnecting,
                 ..
             } => {
-                let how = if *reconnecting {
+                let consequence = if *reconnecting {
                     "reconnecting automatically"
                 } else {
                     "not reconnecting"
                 };
                 let message = message.strip_prefix(PEER_CLOSED).unwrap_or(message);
-                write!(f, "connection lost: {message}; {how}")
+                write!(f, "connection lost: {message}; {consequence}")
             }
             Self::Connected {
                 restarted,

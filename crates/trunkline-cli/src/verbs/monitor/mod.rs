@@ -25,11 +25,11 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// Print every reading as it arrives
 ///
 /// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading were
-/// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
-/// updates that it allows the engine to skip. Connection losses and reconnections are reported on
-/// standard error. If the engine is not running yet, the command reports this on standard error and
-/// waits for it. A pattern also follows variables that are deployed later; variables that appear or
-/// disappear are reported on standard error.
+/// missed, its line shows their number: `lost` counts updates that the contract promised, and
+/// `coalesced` counts updates that the contract allows the engine to skip. Connection losses and
+/// reconnections are reported on standard error. If the engine is not running yet, the command
+/// reports this on standard error and waits for the engine. A pattern also follows variables that
+/// are deployed later; variables that appear or disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -37,9 +37,9 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "alarms")]
     names: Vec<String>,
 
-    /// Instead of readings, show the alarms that are not normal: on a terminal in a table that is
-    /// redrawn whenever one changes, otherwise followed by every change. Without NAME, the alarms of
-    /// all variables
+    /// Instead of readings, show the alarms that are not normal. On a terminal, they are in a table
+    /// that is redrawn whenever an alarm changes; otherwise, a line for every change follows them.
+    /// Without NAME, show the alarms of all variables
     #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
     alarms: bool,
 
@@ -115,8 +115,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             // limited to the same time, or to the timeout if that is longer.
             let wait_max = args.duration.map(|time| time.max(context.settings.timeout));
             let now = context.clock.now();
-            let until = wait_max.map(|time| now.saturating_add(time));
-            Connection::wait(&targets.engine, context, until, |why| {
+            let deadline = wait_max.map(|time| now.saturating_add(time));
+            Connection::wait(&targets.engine, context, deadline, |why| {
                 context.notify(&MonitorEvent::Waiting {
                     code: why.code.clone(),
                     message: why.message.clone(),
@@ -254,8 +254,8 @@ impl Monitor<'_> {
                     self.context.terminal.flush()?;
                     let rate = rate_since.saturating_add(RATE_PERIOD);
                     let rate = self.args.rate.then_some(rate);
-                    let until = [end, rate].into_iter().flatten().min();
-                    subscription.next(until.map(|until| until.since(clock.now())))
+                    let deadline = [end, rate].into_iter().flatten().min();
+                    subscription.next(deadline.map(|deadline| deadline.since(clock.now())))
                 }
             };
             let is_done = match event {
@@ -308,7 +308,7 @@ impl Monitor<'_> {
         let is_new = !self.known.contains(name);
         let item = self.known.take(name);
         match self.items.get_mut(index) {
-            Some(place) => *place = item,
+            Some(slot) => *slot = item,
             None => self.items.push(item),
         }
         if !is_new {
@@ -414,8 +414,8 @@ impl Monitor<'_> {
             printer.print(&ReadingView::new(&item.name, metadata, reading, received))?;
         }
         self.count += 1;
-        let until = item.until.as_ref();
-        let is_met = until.is_some_and(|until| until.is_met(reading));
+        let condition = item.until.as_ref();
+        let is_met = condition.is_some_and(|condition| condition.is_met(reading));
         Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
     }
 
@@ -453,7 +453,7 @@ impl Monitor<'_> {
     fn timed_out(mut self) -> Result<Exit, CliError> {
         let count = self.count;
         let sentence = match (self.args.count, &self.condition) {
-            (Some(wanted), _) => format!("timed out after {count} of {wanted} readings"),
+            (Some(expected), _) => format!("timed out after {count} of {expected} readings"),
             (None, Some(_)) => {
                 format!("timed out; none of {count} readings met the --until condition")
             }

@@ -122,7 +122,7 @@ pub(super) fn play(
     }
     let is_faithful = report_not_carried(&done, &name, context)?;
     Ok(match exit {
-        Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
+        Exit::Success if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
         exit => exit,
     })
 }

@@ -19,9 +19,9 @@ use trunkline_types::{Pattern, Timestamp};
 use super::Args;
 use crate::targets;
 use crate::terminal::escaped;
-use crate::verbs::history::source::Source;
+use crate::verbs::history::source::{FAULT, Source, loss_problem};
 use crate::verbs::history::{patterns_of, range};
-use crate::{CliError, Context, Exit, Problem};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// The most updates of a window, and bytes of their values. Each window reads parts of files that the
 /// next one reads again, so it must not be small.
@@ -42,6 +42,8 @@ pub(super) struct RecordedHistory<'a> {
     updates: VecDeque<PlayedUpdate>,
     /// Updates missing after the last one that was read; `None` if their number is unknown.
     missing: HashMap<usize, Option<u64>>,
+    /// For each variable, how many of the updates that were there at the start were not read yet.
+    unread: Vec<u64>,
     /// The time of the first update.
     first: Option<i64>,
     /// What the history lacks, in a sentence.
@@ -74,6 +76,8 @@ struct WindowReader {
     from: i64,
     until: i64,
     width: i64,
+    /// What the history lacks, in a sentence.
+    state: String,
     context: Context,
 }
 
@@ -89,12 +93,14 @@ impl<'a> RecordedHistory<'a> {
             from: since.map_or(0, Timestamp::as_nanos),
             until: until.as_nanos(),
             width: FIRST_WIDTH,
+            state: String::new(),
             context: context.clone(),
         };
         let Some(variables) = reader.find_variables()? else {
             return Ok(None);
         };
         Ok(Some(Self {
+            unread: variables.iter().map(|one| one.updates).collect(),
             variables,
             only: None,
             reader: Some(reader),
@@ -114,25 +120,29 @@ impl<'a> RecordedHistory<'a> {
         let number = match (name, self.variables.as_slice()) {
             (None, [_]) => Some(0),
             (None, _) => {
-                let sentence = "several variables were recorded, and a stream has one; name it with \
-                                --group";
+                let sentence = "several variables were recorded, but a stream carries only one; choose \
+                                it with --group";
                 return Err(Problem::usage(sentence));
             }
             (Some(name), all) => all.iter().position(|one| one.name == name),
         };
-        let number = number.ok_or_else(|| {
-            let sentence = format!(
-                "nothing was recorded of {} in this time; --history must select it, and --since an \
-                 earlier time",
-                escaped(name.unwrap_or_default())
-            );
-            Problem::failed("nothing-recorded", sentence)
+        let number = number.ok_or_else(|| match &self.reader {
+            Some(reader) if !reader.state.is_empty() => loss_problem(FAULT, &reader.state),
+            _ => {
+                let sentence = format!(
+                    "{} has no recorded updates in this time; select it with --history, or give an \
+                     earlier --since",
+                    escaped(name.unwrap_or_default())
+                );
+                Problem::failed("nothing-recorded", sentence)
+            }
         })?;
         self.keep_only(number);
         Ok(number)
     }
 
-    /// Begins to read, and waits for the first updates, so that they are not late.
+    /// Begins to read, and waits for the first updates, so that they are not late. Fails if there are
+    /// none.
     pub(super) fn begin(&mut self) -> Result<(), CliError> {
         if let Some(reader) = self.reader.take() {
             let (windows, taken) = sync_channel(0);
@@ -141,9 +151,21 @@ impl<'a> RecordedHistory<'a> {
             let spawned = thread.spawn(move || reader.run(&windows));
             spawned.map_err(|error| Problem::system(&error))?;
             self.windows = Some(taken);
-            self.take_windows();
         }
-        Ok(())
+        self.wait_for_first()
+    }
+
+    fn wait_for_first(&mut self) -> Result<(), CliError> {
+        self.take_windows();
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match self.loss() {
+            Some((code, sentence)) if self.updates.is_empty() && self.is_complete => {
+                Err(loss_problem(code, &sentence).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes windows until one has updates, or until there are no more.
@@ -155,6 +177,11 @@ impl<'a> RecordedHistory<'a> {
                 Ok(Ok(window)) => {
                     self.state = window.state;
                     self.is_complete = window.is_last;
+                    for update in &window.updates {
+                        if let Some(unread) = self.unread.get_mut(update.variable) {
+                            *unread = unread.saturating_sub(1);
+                        }
+                    }
                     self.updates = window.updates.into();
                     self.note_losses(window.losses);
                 }
@@ -184,19 +211,48 @@ impl<'a> RecordedHistory<'a> {
         }
     }
 
+    /// Returns the code and the description of the loss of updates that were there at the start; `None` if
+    /// all of them were read.
+    fn loss(&self) -> Option<(&'static str, String)> {
+        if !self.state.is_empty() {
+            return Some((FAULT, self.state.clone()));
+        }
+        let is_played = |number: usize| self.only.is_none_or(|only| only == number);
+        let (mut total, mut unread) = (0, 0);
+        for (number, (one, left)) in self.variables.iter().zip(&self.unread).enumerate() {
+            if is_played(number) {
+                (total, unread) = (total + one.updates, unread + left);
+            }
+        }
+        let sentence = format!(
+            "{unread} of {} were not played; the history has removed them since playing began",
+            counted(total, "update")
+        );
+        (unread > 0).then_some(("removed", sentence))
+    }
+
     /// Reports what the history lacks, and returns the exit code of the command.
     pub(super) fn exit(self, played: Exit) -> Result<Exit, CliError> {
+        let loss = self
+            .loss()
+            .filter(|(code, _)| self.is_complete || *code == FAULT);
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        if !self.state.is_empty() {
-            self.context.note_with_code("history-fault", &self.state)?;
+        if let Some((code, sentence)) = &loss {
+            self.context.note_with_code(code, sentence)?;
         }
-        Ok(match played {
-            Exit::Done if !self.is_complete => Exit::Interrupted,
-            Exit::Done if !self.state.is_empty() => Exit::Lost,
-            other => other,
-        })
+        Ok(exit_of(played, self.is_complete, loss.is_some()))
+    }
+}
+
+/// Returns the exit code of the command from that of playing. `is_complete` is false if Ctrl-C has ended
+/// the reading of the history.
+fn exit_of(played: Exit, is_complete: bool, has_loss: bool) -> Exit {
+    match played {
+        Exit::Success | Exit::Failed if !is_complete => Exit::Interrupted,
+        Exit::Success | Exit::Failed if has_loss => Exit::Lost,
+        other => other,
     }
 }
 
@@ -243,8 +299,7 @@ impl WindowReader {
         let mut query = self.query(self.until, HistoryForm::Total);
         let (mut variables, mut numbers) = (Vec::new(), HashMap::new());
         let mut is_excluded = false;
-        let mut state = String::new();
-        while let Some(page) = self.page(&mut query, &mut state)? {
+        while let Some(page) = self.page(&mut query)? {
             for series in page.series {
                 let updates = updates_of(&series);
                 if self.context.settings.is_excluded(&series.variable) {
@@ -278,23 +333,25 @@ impl WindowReader {
             return Ok(None);
         }
         self.numbers = Arc::new(numbers);
+        if !variables.is_empty() {
+            return Ok(Some(variables));
+        }
+        if !self.state.is_empty() {
+            return Err(loss_problem(FAULT, &self.state).into());
+        }
         let sentence = match is_excluded {
             true => "--exclude leaves out everything that was recorded in this time",
             false => {
                 "nothing was recorded of these variables in this time; give an earlier --since"
             }
         };
-        match variables.is_empty() {
-            true => Err(Problem::failed("nothing-recorded", sentence).into()),
-            false => Ok(Some(variables)),
-        }
+        Err(Problem::failed("nothing-recorded", sentence).into())
     }
 
     /// Reads windows until the end of the time, until nobody takes them, or until Ctrl-C.
     fn run(mut self, windows: &SyncSender<Result<Window, CliError>>) {
-        let mut state = String::new();
         while self.from < self.until && !self.context.interrupted.is_pressed() {
-            let window = match self.read(&mut state) {
+            let window = match self.read() {
                 Ok(None) => continue,
                 Ok(Some(window)) => Ok(window),
                 Err(error) => Err(error),
@@ -308,11 +365,11 @@ impl WindowReader {
 
     /// Reads the next window. Returns `None` if it has too many updates, so that the next attempt reads
     /// a narrower one, and after Ctrl-C.
-    fn read(&mut self, state: &mut String) -> Result<Option<Window>, CliError> {
+    fn read(&mut self) -> Result<Option<Window>, CliError> {
         let end = self.from.saturating_add(self.width).min(self.until);
         let mut query = self.query(end, HistoryForm::Rows);
         let mut window = Window::default();
-        while let Some(page) = self.page(&mut query, state)? {
+        while let Some(page) = self.page(&mut query)? {
             for series in &page.series {
                 self.take(series, &mut window);
             }
@@ -334,7 +391,7 @@ impl WindowReader {
         // Those of one variable are in their order already.
         let key = |update: &PlayedUpdate| (update.source_timestamp, update.variable);
         window.updates.sort_by_key(key);
-        window.state.clone_from(state);
+        window.state.clone_from(&self.state);
         window.is_last = end >= self.until;
         Ok(Some(window))
     }
@@ -378,17 +435,13 @@ impl WindowReader {
 
     /// Returns a page, and prepares the query of the next one. Returns `None` after the last page, which
     /// leaves a query without patterns, and after Ctrl-C.
-    fn page(
-        &mut self,
-        query: &mut HistoryQuery,
-        state: &mut String,
-    ) -> Result<Option<HistoryPage>, CliError> {
+    fn page(&mut self, query: &mut HistoryQuery) -> Result<Option<HistoryPage>, CliError> {
         if query.patterns.is_empty() || self.context.interrupted.is_pressed() {
             return Ok(None);
         }
         let mut page = self.source.page(query.clone(), &self.context)?;
         if !page.state.is_empty() {
-            *state = std::mem::take(&mut page.state);
+            self.state = std::mem::take(&mut page.state);
         }
         query.from = page.next.take();
         if query.from.is_none() {
@@ -405,5 +458,27 @@ fn updates_of(series: &HistorySeries) -> u64 {
             buckets.iter().map(|bucket| bucket.count + bucket.bad).sum()
         }
         SeriesData::Rows(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ctrl_c_outranks_failures_and_losses() {
+        for (played, is_complete, has_loss, expected) in [
+            (Exit::Success, true, false, Exit::Success),
+            (Exit::Failed, true, false, Exit::Failed),
+            (Exit::Success, true, true, Exit::Lost),
+            (Exit::Failed, true, true, Exit::Lost),
+            (Exit::Success, false, true, Exit::Interrupted),
+            // Some updates were refused, and Ctrl-C has ended the reading.
+            (Exit::Failed, false, false, Exit::Interrupted),
+            (Exit::Interrupted, true, true, Exit::Interrupted),
+        ] {
+            let found = exit_of(played, is_complete, has_loss);
+            assert_eq!(found, expected, "{played:?} {is_complete} {has_loss}");
+        }
     }
 }

@@ -16,21 +16,16 @@ use crate::output::readings::{PrinterOptions, ReadingPrinter};
 use crate::targets::{self, Targets, Wanted};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
+/// Arguments of `put` and `set`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// NAME VALUE, or any number of NAME=VALUE
-    #[arg(value_name = "NAME VALUE", allow_negative_numbers = true)]
-    words: Vec<String>,
+    #[command(flatten)]
+    values: ValueArgs,
 
-    /// Write the rows of a CSV file with the columns name and value, such as the output of `get -o
-    /// csv`; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "words")]
-    csv: Option<PathBuf>,
-
-    /// Write all values at one instant, or none; at most 4096 values. With --atomic, the
-    /// operands can also be NAME VALUE NAME VALUE
-    #[arg(long)]
+    /// Write all values at one instant, or none; at most 4096 values. With --atomic, the arguments
+    /// can also be NAME VALUE NAME VALUE
+    #[arg(long, conflicts_with = "no_wait")]
     atomic: bool,
 
     /// Write only if the variable's last update has this sequence number (the key `seq` in JSON
@@ -38,10 +33,23 @@ pub(crate) struct Args {
     /// variable only
     #[arg(long, value_name = "SEQ", value_parser = expected, allow_negative_numbers = true)]
     expect: Option<Expected>,
+}
 
-    /// Do not wait for the engine to confirm the values; values that it refuses are then not
-    /// reported
-    #[arg(long, conflicts_with = "atomic")]
+/// The values, for `put`, `set` and `force`.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct ValueArgs {
+    /// NAME VALUE, or any number of NAME=VALUE
+    #[arg(value_name = "NAME VALUE", allow_negative_numbers = true)]
+    words: Vec<String>,
+
+    /// Read names and values from a CSV file with the columns name and value, such as the output
+    /// of `get -o csv`; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "words")]
+    csv: Option<PathBuf>,
+
+    /// Do not wait for the engine to confirm the values; refused values are then not reported
+    #[arg(long)]
     no_wait: bool,
 }
 
@@ -54,7 +62,7 @@ struct Expected {
 
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
-        let wrong = |_| "it is not a sequence number; write SEQ or EPOCH:SEQ";
+        let wrong = |_| "not a sequence number; use SEQ or EPOCH:SEQ";
         text.parse::<u64>().map_err(wrong)
     };
     Ok(match text.split_once(':') {
@@ -71,7 +79,7 @@ fn expected(text: &str) -> Result<Expected, String> {
 
 /// Arguments of orders without a value.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct OrderArgs {
+pub(crate) struct DeviceRequestArgs {
     /// The variables
     #[arg(value_name = "NAME", required = true)]
     pub(super) names: Vec<String>,
@@ -94,16 +102,15 @@ enum Item {
     },
 }
 
-/// Writes the values in the arguments. `make` creates each write.
+/// Writes the values in the arguments of `put` or `set`. `make` creates each write.
 pub(super) fn write_values(
     args: &Args,
     make: fn(VariableRef, Value) -> Write,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let pairs = pairs(args)?;
-    let kind = WriteKind::Value(make);
+    let pairs = pairs(&args.values, args.atomic)?;
     let settings = WriteSettings {
-        no_wait: args.no_wait,
+        no_wait: args.values.no_wait,
         atomic: args.atomic,
         expected: args.expect,
     };
@@ -111,7 +118,17 @@ pub(super) fn write_values(
         let sentence = "--expect is for one variable; write the variables one by one";
         return Err(Problem::usage(sentence).into());
     }
-    write(&pairs, kind, settings, context)
+    write(&pairs, WriteKind::Value(make), settings, context)
+}
+
+/// Forces the variables in the arguments of `force`.
+pub(super) fn force_values(args: &ValueArgs, context: &Context) -> Result<Exit, CliError> {
+    let pairs = pairs(args, false)?;
+    let settings = WriteSettings {
+        no_wait: args.no_wait,
+        ..WriteSettings::default()
+    };
+    write(&pairs, WriteKind::Value(Write::force), settings, context)
 }
 
 /// Sends an order without a value to each of these variables.

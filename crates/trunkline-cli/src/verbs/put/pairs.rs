@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Args;
+use super::ValueArgs;
 use crate::Problem;
 use crate::output::csv;
 use crate::problem::file_reason;
@@ -11,7 +11,9 @@ use crate::terminal::read_text;
 /// A name and its value, as typed.
 pub(super) type Pair = (String, String);
 
-pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
+/// Returns the names and values in the arguments. In an atomic group, they may also alternate:
+/// NAME VALUE NAME VALUE.
+pub(super) fn pairs(args: &ValueArgs, is_atomic: bool) -> Result<Vec<Pair>, Problem> {
     if let Some(path) = &args.csv {
         return pairs_of_csv(path);
     }
@@ -32,7 +34,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             Ok(vec![(name.clone(), text.to_owned())])
         }
         [name, value] => Ok(vec![(name.clone(), value.clone())]),
-        words if args.atomic && words.len().is_multiple_of(2) => {
+        words if is_atomic && words.len().is_multiple_of(2) => {
             let (pairs, _) = words.as_chunks::<2>();
             let pair = |[name, value]: &[String; 2]| (name.clone(), value.clone());
             Ok(pairs.iter().map(pair).collect())
@@ -41,7 +43,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             let sentence = format!("no value given for {name}; write NAME VALUE");
             Err(Problem::usage(sentence))
         }
-        [.., name] if args.atomic => {
+        [.., name] if is_atomic => {
             let sentence = format!("no value given for {name}; write NAME VALUE NAME VALUE");
             Err(Problem::usage(sentence))
         }
@@ -97,31 +99,24 @@ mod tests {
 
     fn pairs_of(words: &[&str]) -> Result<Vec<Pair>, Problem> {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        pairs(&Args {
+        pairs(&args_of(words), false)
+    }
+
+    fn args_of(words: Vec<String>) -> ValueArgs {
+        ValueArgs {
             words,
             csv: None,
-            atomic: false,
-            expect: None,
             no_wait: false,
-        })
+        }
     }
 
     #[test]
     fn names_and_values_in_turn_are_written_together() {
-        let words = ["a/b", "1", "a/c", "x=y"].map(str::to_owned).to_vec();
-        let args = Args {
-            words,
-            csv: None,
-            atomic: true,
-            expect: None,
-            no_wait: false,
-        };
-        assert_eq!(pairs(&args), Ok(vec![pair("a/b", "1"), pair("a/c", "x=y")]));
-        let odd = Args {
-            words: ["a/b", "1", "a/c"].map(str::to_owned).to_vec(),
-            ..args
-        };
-        let problem = pairs(&odd).unwrap_err();
+        let args = args_of(["a/b", "1", "a/c", "x=y"].map(str::to_owned).to_vec());
+        let expected = vec![pair("a/b", "1"), pair("a/c", "x=y")];
+        assert_eq!(pairs(&args, true), Ok(expected));
+        let odd = args_of(["a/b", "1", "a/c"].map(str::to_owned).to_vec());
+        let problem = pairs(&odd, true).unwrap_err();
         assert_eq!(problem.exit, Exit::Usage);
         assert_eq!(problem.message, "no value given for a/c");
         assert_eq!(problem.hint.unwrap(), "write NAME VALUE NAME VALUE");

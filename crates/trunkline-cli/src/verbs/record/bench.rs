@@ -32,7 +32,7 @@ const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
 const REGIONS: usize = 16;
 
 /// Longest time that a disk may stall.
-const WAIT: Duration = Duration::from_secs(30);
+const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -147,7 +147,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
     context.interrupted.handle_presses(1);
     let started = context.clock.now();
-    let until = started.saturating_add(args.span);
+    let end = started.saturating_add(args.span);
     let mut card = Some(card);
     let mut counts = Vec::new();
     let progress: Vec<Mutex<DeviceProgress>> = paths.iter().map(|_| Mutex::default()).collect();
@@ -158,16 +158,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             .map(|((ring, path), progress)| scope.spawn(move || record(ring, path, progress)))
             .collect::<Vec<_>>();
         let (_stopper, stopped) = trunkline::record::stopper();
-        while !context.interrupted.is_pressed() && context.clock.now() < until {
-            let left = until.since(context.clock.now());
-            let _ = stopped.within(left.min(SLICE));
+        while !context.interrupted.is_pressed() && context.clock.now() < end {
+            let remaining = end.since(context.clock.now());
+            let _ = stopped.within(remaining.min(SLICE));
             show(&progress, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
         let failed = |_| Err(io::Error::other("a recorder has failed").into());
         let ended = running
             .into_iter()
-            .map(|one| one.join().unwrap_or_else(failed));
+            .map(|thread| thread.join().unwrap_or_else(failed));
         ended.collect::<Result<Vec<Device>, RecordingError>>()
     });
     let elapsed = context.clock.now().since(started);
@@ -207,7 +207,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     Ok(match lost {
         _ if context.interrupted.is_pressed() => Exit::Interrupted,
-        0 => Exit::Done,
+        0 => Exit::Success,
         _ => Exit::Lost,
     })
 }
@@ -221,10 +221,10 @@ struct DeviceProgress {
 
 fn show(progress: &[Mutex<DeviceProgress>], folder: &Path, meter: &mut Meter, context: &Context) {
     let (mut written, mut waiting) = (0, 0);
-    for one in progress {
-        let one = one.lock().unwrap_or_else(PoisonError::into_inner);
-        written += one.written;
-        waiting += one.waiting;
+    for device in progress {
+        let device = device.lock().unwrap_or_else(PoisonError::into_inner);
+        written += device.written;
+        waiting += device.waiting;
     }
     let Some(rate) = meter.rate(context.clock.now(), written, &context.terminal) else {
         return;
@@ -250,7 +250,7 @@ fn record(
         BackendChoice::BestAvailable,
         CacheMode::PreferDirect,
         QueueOptions {
-            wait: WAIT,
+            wait: DISK_TIMEOUT,
             ..QueueOptions::default()
         },
         vec![ring.memory.clone()],
@@ -268,7 +268,7 @@ fn record(
         channels: vec![("in0".into(), TdmsType::I64)],
         waveform: None,
     };
-    let mut recording = TdmsRecording::start(queue, &layout, WAIT)?;
+    let mut recording = TdmsRecording::start(queue, &layout, DISK_TIMEOUT)?;
     loop {
         match ring.next(REGION_ROWS, Duration::from_millis(100)) {
             Ok(Some(region)) => recording.write(region)?,
@@ -282,7 +282,7 @@ fn record(
             waiting: recorded.accepted.saturating_sub(recorded.written),
         };
     }
-    let closed = recording.close(WAIT)?;
+    let closed = recording.close(DISK_TIMEOUT)?;
     if let Some(failure) = closed.failure {
         return Err(io::Error::other(failure).into());
     }
@@ -301,8 +301,8 @@ fn check(
     counts: &DeviceCounts,
     context: &Context,
 ) -> Result<bool, CliError> {
-    let altered = |what: String| {
-        let message = format!("{}: {what}", escaped_path(path));
+    let altered = |problem: String| {
+        let message = format!("{}: {problem}", escaped_path(path));
         CliError::from(Problem::from_message("altered", message))
     };
     let failed = |error: &dyn std::fmt::Display| {
@@ -331,7 +331,7 @@ fn check(
         let count = channel.read_into(row, &mut values);
         let count = count.map_err(|error| failed(&error))?;
         for value in values.iter().take(count) {
-            if let Some((_, lost)) = gap.filter(|(behind, _)| *behind == row) {
+            if let Some((_, lost)) = gap.filter(|(gap_row, _)| *gap_row == row) {
                 missing += lost;
                 gap = gaps.next();
             }

@@ -8,24 +8,24 @@ use crate::replace::folder_of;
 /// Returns the bytes available to this user on the disk of a file; `None` if the system does not
 /// report them.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
-    let known = rustix::fs::statvfs(folder_of(path)).ok()?;
-    Some(known.f_bavail.saturating_mul(known.f_frsize))
+    let stats = rustix::fs::statvfs(folder_of(path)).ok()?;
+    Some(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 /// Describes the free space on the disk of a file, and how long it lasts at this rate.
 pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
     let free = free_bytes(path);
     let lasts = free.filter(|_| bytes_per_second >= 1.0);
-    left_text(free, lasts.map(|free| free as f64 / bytes_per_second))
+    free_text(free, lasts.map(|free| free as f64 / bytes_per_second))
 }
 
 /// Describes the free space, and the time until the disk is full.
-pub(super) fn left_text(bytes: Option<u64>, full_in: Option<f64>) -> String {
-    let left = bytes.map(|bytes| format!("{} left", bytes_text(bytes as f64)));
-    let left = left.unwrap_or_else(|| "free space unknown".to_owned());
+pub(super) fn free_text(bytes: Option<u64>, full_in: Option<f64>) -> String {
+    let free = bytes.map(|bytes| format!("{} left", bytes_text(bytes as f64)));
+    let free = free.unwrap_or_else(|| "free space unknown".to_owned());
     match full_in {
-        Some(seconds) => format!("{left}, full in {}", span_text(seconds)),
-        None => left,
+        Some(seconds) => format!("{free}, full in {}", span_text(seconds)),
+        None => free,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::terminal::{Style, escaped, escaped_path};
 use crate::verbs::tdms::opened::regular_file;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Show the contents of a recording: variables or channels, updates, gaps
+/// Show the variables or channels of a recording, their updates and their gaps
 ///
 /// If the file is incomplete, the command shows the readable part.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
         })?;
     }
     table.finish()?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// A line of `record info`: a variable, or a channel.

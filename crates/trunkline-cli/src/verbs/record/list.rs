@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::disk::{free_bytes, left_text};
+use super::disk::{free_bytes, free_text};
 use super::info::open;
-use super::running::full;
+use super::running::canonical;
 use super::stop::Recorder;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::Amount;
@@ -30,20 +30,20 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let folder = args.folder.as_path();
     let paths = recordings(folder)?;
     let mut table = context.table::<Listed>()?;
-    let here = full(folder).ok();
+    let listed_folder = canonical(folder).ok();
     let mut running = HashSet::new();
     for recorder in Recorder::all()? {
-        let is_here = recorder.file.parent() == here.as_deref();
+        let is_in_folder = recorder.file.parent() == listed_folder.as_deref();
         let name = match recorder.file.file_name() {
-            Some(name) if is_here => name.to_string_lossy().into_owned(),
+            Some(name) if is_in_folder => name.to_string_lossy().into_owned(),
             _ => recorder.file.display().to_string(),
         };
         table.push(&of_recorder(&recorder, name))?;
         running.insert(recorder.file);
     }
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     for path in paths {
-        if full(&path).is_ok_and(|path| running.contains(&path)) {
+        if canonical(&path).is_ok_and(|path| running.contains(&path)) {
             continue;
         }
         let listed = of_file(&path);
@@ -151,7 +151,7 @@ impl Record for Listed {
             }
             "disk" if self.bytes_per_second.is_some() => {
                 let full_in = self.full_in_seconds.map(|Amount(seconds)| seconds);
-                Some(left_text(self.disk_left, full_in))
+                Some(free_text(self.disk_left, full_in))
             }
             _ => None,
         }
@@ -168,13 +168,13 @@ impl Record for Listed {
 
 impl Listed {
     fn state(&self) -> String {
-        let who = self
+        let process = self
             .pid
             .map_or_else(String::new, |pid| format!(", process {pid}"));
         match (self.is_recorded, &self.problem, self.lost) {
-            (true, Some(_), _) => format!("recording{who}, which does not answer"),
-            (true, None, Some(lost @ 1..)) => format!("recording{who}, {lost} lost"),
-            (true, None, _) => format!("recording{who}"),
+            (true, Some(_), _) => format!("recording{process}, which does not answer"),
+            (true, None, Some(lost @ 1..)) => format!("recording{process}, {lost} lost"),
+            (true, None, _) => format!("recording{process}"),
             (false, Some(problem), _) => problem.clone(),
             (false, None, _) if self.is_whole == Some(true) => "complete".to_owned(),
             (false, None, _) => "cut off".to_owned(),
@@ -197,16 +197,16 @@ fn of_recorder(recorder: &Recorder, file: String) -> Listed {
             ..listed
         };
     };
-    let lasts = listed
+    let full_in = listed
         .disk_left
-        .map(|left| left as f64 / figures.bytes_per_second);
+        .map(|free| free as f64 / figures.bytes_per_second);
     Listed {
         bytes: Some(figures.bytes),
         values: Some(figures.rows),
         bytes_per_second: Some(Amount(figures.bytes_per_second)),
         queue_bytes: Some(figures.queue_bytes),
         lost: Some(figures.lost),
-        full_in_seconds: lasts.filter(|seconds| seconds.is_finite()).map(Amount),
+        full_in_seconds: full_in.filter(|seconds| seconds.is_finite()).map(Amount),
         ..listed
     }
 }
@@ -215,7 +215,7 @@ fn of_file(path: &Path) -> Listed {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let listed = Listed {
         file: name.into_owned(),
-        bytes: Some(path.metadata().map_or(0, |known| known.len())),
+        bytes: Some(path.metadata().map_or(0, |metadata| metadata.len())),
         ..Listed::default()
     };
     match open(path) {

@@ -72,12 +72,12 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
         RecordingError::SampleRate { .. } => (Exit::Usage, "sample-rate"),
         RecordingError::Both { first, second } => {
-            let (mut found, second) = (problem(first), problem(second));
-            if second.exit == Exit::Lost && found.exit != Exit::Lost {
-                (found.exit, found.code) = (second.exit, second.code);
+            let (mut reported, second) = (problem(first), problem(second));
+            if second.exit == Exit::Lost && reported.exit != Exit::Lost {
+                (reported.exit, reported.code) = (second.exit, second.code);
             }
-            found.message = escaped(&error.to_string());
-            return found;
+            reported.message = escaped(&error.to_string());
+            return reported;
         }
         RecordingError::Playback(error) => return of_playback(error),
         _ => (Exit::Failed, "failed"),
@@ -115,27 +115,27 @@ fn untrimmed_text(number: i32) -> String {
     )
 }
 
-fn not_begun(error: &RecordingError, path: &Path) -> Problem {
-    let mut found = problem(error);
+fn start_problem(error: &RecordingError, path: &Path) -> Problem {
+    let mut problem = problem(error);
     if let RecordingError::File(error) = error {
         if path.is_dir() {
             return is_folder("file", &escaped_path(path));
         }
         let reason = folder_reason(error);
-        found.message = format!("{} cannot be created: {reason}", escaped_path(path));
+        problem.message = format!("{} cannot be created: {reason}", escaped_path(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             // The error about the next file of a series has its own message; an existing first file
             // takes precedence.
             if error.get_ref().is_none() || path.exists() {
-                found.message = format!("{} already exists", escaped_path(path));
+                problem.message = format!("{} already exists", escaped_path(path));
             } else {
-                found.message = escaped(&error.to_string());
+                problem.message = escaped(&error.to_string());
             }
-            found.hint = Some(
+            problem.hint = Some(
                 "existing files are never overwritten: choose another name or delete the file"
                     .to_owned(),
             );
         }
     }
-    found
+    problem
 }

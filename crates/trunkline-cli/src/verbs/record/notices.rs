@@ -8,13 +8,13 @@ use std::time::Duration;
 use trunkline::record::{MovedFile, Room, RoomState};
 use trunkline_types::Tick;
 
-use super::disk::left_text;
+use super::disk::free_text;
 use crate::output::record::{self, JsonSchema, Serialize};
 use crate::terminal::{Style, escaped};
 use crate::{CliError, Context};
 
 /// Minimum interval between two lines about continuing losses or errors.
-const SUMMED_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecorderState<'a> {
@@ -136,18 +136,18 @@ impl Notices {
         if self.room != state.room.state {
             self.room = state.room.state;
             let full_in = state.room.full_in.map(|time| time.as_secs_f64());
-            let left = left_text(state.room.bytes, full_in);
+            let free = free_text(state.room.bytes, full_in);
             match state.room.state {
                 RoomState::Full => {
                     let full = format!("the disk is full; {}", self.when_full);
                     report("disk-full", Style::Bad, full);
                 }
                 RoomState::Low => {
-                    let low = format!("the disk is nearly full: {left}");
+                    let low = format!("the disk is nearly full: {free}");
                     report("disk-low", Style::Warning, low);
                 }
                 _ => {
-                    let ok = format!("the disk has free space again: {left}");
+                    let ok = format!("the disk has free space again: {free}");
                     report("disk-ok", Style::Plain, ok);
                 }
             }
@@ -182,10 +182,13 @@ impl Notices {
             }
         }
         if state.lost > self.lost && is_due(&mut self.lost_at, now) {
-            let more = state.lost - self.lost;
+            let new_losses = state.lost - self.lost;
             let text = match self.lost {
-                0 => format!("{more} lost"),
-                _ => format!("{} lost, {more} of them since the last notice", state.lost),
+                0 => format!("{new_losses} lost"),
+                _ => format!(
+                    "{} lost, {new_losses} of them since the last notice",
+                    state.lost
+                ),
             };
             report("losing", Style::Bad, text);
             self.lost = state.lost;
@@ -195,7 +198,7 @@ impl Notices {
 }
 
 fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
-    let is_due = last.is_none_or(|last| now.since(last) >= SUMMED_EVERY);
+    let is_due = last.is_none_or(|last| now.since(last) >= REPORT_INTERVAL_MIN);
     if is_due {
         *last = Some(now);
     }
@@ -204,7 +207,7 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
 
 pub(super) fn removed_text(found: &MovedFile) -> String {
     use trunkline::record::FileLocation;
-    match &found.now {
+    match &found.location {
         FileLocation::Removed {
             copy_from: Some(from),
         } => format!(
@@ -259,9 +262,9 @@ mod tests {
         let now = Tick::from_nanos(30_000_000);
         let first = sut.changes(&full, Path::new("run.tdms"), now);
         assert_eq!(first[0].message, "5 lost", "there was no notice before");
-        for at in (40..1_000).step_by(50) {
+        for milliseconds in (40..1_000).step_by(50) {
             full.lost += 1_000;
-            assert!(events(&mut sut, &full, at).is_empty());
+            assert!(events(&mut sut, &full, milliseconds).is_empty());
         }
         assert_eq!(events(&mut sut, &full, 1_040), ["losing"]);
         let mut over = state();

@@ -26,14 +26,14 @@ pub(in crate::verbs) fn wait_for_peer<T: Send + 'static>(
             let _ = sender.send(create());
         })
         .map_err(|error| problem(&error.into()))?;
-    let mut has_said = !context.terminal.shows_progress();
+    let mut is_note_due = context.terminal.shows_progress();
     loop {
         match receiver.recv_timeout(CHECK_INTERVAL) {
             Ok(Ok(stream)) => return Ok(Some(stream)),
             Ok(Err(error)) => return Err(crate::verbs::stream::problem(&error).into()),
             Err(RecvTimeoutError::Timeout) if must_end() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) if !has_said => {
-                has_said = true;
+            Err(RecvTimeoutError::Timeout) if is_note_due => {
+                is_note_due = false;
                 let line = format!("waiting for the peer of {url}; press Ctrl-C to stop");
                 context.terminal.note(&line)?;
             }

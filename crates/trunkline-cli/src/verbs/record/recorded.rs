@@ -184,8 +184,8 @@ impl Notice for Recorded {}
 impl Display for Recorded {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(&self.text)?;
-        for one in &self.displaced {
-            write!(f, "; {}", escaped(one))?;
+        for displaced in &self.displaced {
+            write!(f, "; {}", escaped(displaced))?;
         }
         if !self.unmatched.is_empty() {
             write!(f, "; no match for {}", self.unmatched.join(", "))?;

@@ -32,12 +32,12 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Longest time that a client may take to send its request, and to receive the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-const WORD_BYTES: usize = 16;
+const REQUEST_BYTES: usize = 16;
 /// Maximum number of commands that wait for the end. A further command is refused immediately.
 const WAITING_MAX: usize = 16;
 const RATE_WINDOW: Duration = Duration::from_secs(2);
 /// Attempts to take a lock whose holder does not answer.
-const TRIES: usize = 100;
+const LOCK_ATTEMPTS: usize = 100;
 
 pub(super) const STATUS: &[u8] = b"status\n";
 pub(super) const STOP: &[u8] = b"stop\n";
@@ -45,13 +45,13 @@ pub(super) const STOP: &[u8] = b"stop\n";
 /// The entry of this recording, visible to other commands. Dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct Running {
-    place: Option<Place>,
+    registered: Option<RegisteredEntry>,
     shared: Arc<Mutex<Shared>>,
     meter: Meter,
 }
 
 #[derive(Debug)]
-struct Place {
+struct RegisteredEntry {
     entry: Entry,
     lock: File,
 }
@@ -79,7 +79,7 @@ pub(super) struct Figures {
 
 #[derive(Clone, Copy, Debug)]
 struct Meter {
-    since: Tick,
+    started_at: Tick,
     bytes: u64,
     is_first: bool,
 }
@@ -88,12 +88,12 @@ impl Running {
     /// Registers this process as the recorder of a file.
     pub(super) fn begin(path: &Path, context: &Context) -> Result<Self, CliError> {
         let shared = Arc::<Mutex<Shared>>::default();
-        let begun = Entry::of(path).and_then(|entry| match entry.lock()? {
+        let result = Entry::of(path).and_then(|entry| match entry.lock()? {
             Some(lock) => Ok(Ok(entry.open(lock, path, &shared, context)?)),
             None => Ok(Err(entry)),
         });
-        let place = match begun {
-            Ok(Ok(place)) => Some(place),
+        let registered = match result {
+            Ok(Ok(registered)) => Some(registered),
             Ok(Err(entry)) => return Err(already_recorded(path, &entry).into()),
             Err(error) => {
                 // The recording continues without an entry.
@@ -103,10 +103,10 @@ impl Running {
             }
         };
         Ok(Self {
-            place,
+            registered,
             shared,
             meter: Meter {
-                since: context.clock.now(),
+                started_at: context.clock.now(),
                 bytes: 0,
                 is_first: true,
             },
@@ -119,7 +119,7 @@ impl Running {
     }
 
     pub(super) fn update(&mut self, now: Tick, figures: Figures) {
-        let elapsed = now.since(self.meter.since);
+        let elapsed = now.since(self.meter.started_at);
         let mut shared = lock(&self.shared);
         let mut rate = shared.status.bytes_per_second;
         if self.meter.is_first || elapsed >= RATE_WINDOW {
@@ -127,7 +127,7 @@ impl Running {
         }
         if elapsed >= RATE_WINDOW {
             self.meter = Meter {
-                since: now,
+                started_at: now,
                 bytes: figures.bytes,
                 is_first: false,
             };
@@ -160,7 +160,7 @@ impl Running {
     }
 
     fn answer(mut self, answer: &Json) {
-        self.place = None;
+        self.registered = None;
         let line = answer.to_string();
         let waiting = {
             let mut shared = lock(&self.shared);
@@ -174,7 +174,7 @@ impl Running {
     }
 }
 
-impl Drop for Place {
+impl Drop for RegisteredEntry {
     fn drop(&mut self) {
         // Remove the names first, while the lock still excludes other processes.
         let _ = std::fs::remove_file(&self.entry.socket);
@@ -191,7 +191,10 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let name = format!("{:016x}", fnv1a(full(path)?.as_os_str().as_encoded_bytes()));
+        let name = format!(
+            "{:016x}",
+            fnv1a(canonical(path)?.as_os_str().as_encoded_bytes())
+        );
         let folder = folder()?;
         Ok(Self {
             lock: folder.join(format!("{name}.lock")),
@@ -214,7 +217,7 @@ impl Entry {
 
     /// Takes the lock. Returns `None` if a live recorder holds it.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
             let file = options.mode(0o600).open(&self.lock)?;
@@ -229,8 +232,9 @@ impl Entry {
                 Err(error) => return Err(error.into()),
             }
             // The previous holder may have removed the name in the meantime.
-            let there = std::fs::metadata(&self.lock);
-            if there.is_ok_and(|there| there.ino() == file.metadata().map_or(0, |own| own.ino())) {
+            let named = std::fs::metadata(&self.lock);
+            if named.is_ok_and(|named| named.ino() == file.metadata().map_or(0, |open| open.ino()))
+            {
                 return Ok(Some(file));
             }
         }
@@ -245,7 +249,7 @@ impl Entry {
     pub(super) fn tidy(&self) -> bool {
         match self.lock() {
             Ok(Some(lock)) => {
-                drop(Place {
+                drop(RegisteredEntry {
                     entry: self.clone(),
                     lock,
                 });
@@ -261,18 +265,18 @@ impl Entry {
         path: &Path,
         shared: &Arc<Mutex<Shared>>,
         context: &Context,
-    ) -> io::Result<Place> {
-        // From here on, dropping `place` removes the entry after any error.
-        let place = Place { entry: self, lock };
+    ) -> io::Result<RegisteredEntry> {
+        // From here on, dropping `registered` removes the entry after any error.
+        let registered = RegisteredEntry { entry: self, lock };
         let about = json!({
-            "file": full(path)?.display().to_string(),
+            "file": canonical(path)?.display().to_string(),
             "pid": std::process::id(),
             "started": context.started.to_string(),
         });
-        place.lock.set_len(0)?;
-        (&place.lock).write_all(about.to_string().as_bytes())?;
-        let _ = std::fs::remove_file(&place.entry.socket);
-        let listener = UnixListener::bind(&place.entry.socket)?;
+        registered.lock.set_len(0)?;
+        (&registered.lock).write_all(about.to_string().as_bytes())?;
+        let _ = std::fs::remove_file(&registered.entry.socket);
+        let listener = UnixListener::bind(&registered.entry.socket)?;
         let shared = shared.clone();
         // The thread ends with the process. Without the socket's name, no client can connect to it.
         std::thread::Builder::new()
@@ -283,7 +287,7 @@ impl Entry {
                     let _ = answer(stream, &shared);
                 }
             })?;
-        Ok(place)
+        Ok(registered)
     }
 
     pub(super) fn about(&self) -> Option<Json> {
@@ -295,21 +299,21 @@ impl Entry {
 fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    let mut word = [0; WORD_BYTES];
-    let length = stream.read(&mut word)?;
-    let word = word.get(..length).unwrap_or_default();
-    if word == STATUS {
+    let mut request = [0; REQUEST_BYTES];
+    let length = stream.read(&mut request)?;
+    let request = request.get(..length).unwrap_or_default();
+    if request == STATUS {
         let figures = lock(shared).status;
         return writeln!(stream, "{}", json!(figures));
     }
-    if word == STOP {
+    if request == STOP {
         let mut shared = lock(shared);
         shared.is_stop_requested = true;
         if let Some(line) = &shared.ended {
             return writeln!(stream, "{line}");
         }
         if shared.waiting.len() == WAITING_MAX {
-            shared.waiting.retain(waits);
+            shared.waiting.retain(is_connected);
         }
         if shared.waiting.len() == WAITING_MAX {
             return writeln!(stream, "{}", refusal(&too_many_waiting()));
@@ -325,15 +329,15 @@ fn refusal(problem: &Problem) -> Json {
 }
 
 /// Returns false if the command at the other end has disconnected.
-fn waits(stream: &UnixStream) -> bool {
+fn is_connected(stream: &UnixStream) -> bool {
     let read = stream
         .set_nonblocking(true)
         .and_then(|()| (&*stream).read(&mut [0]));
-    let is_there = match read {
+    let is_open = match read {
         Ok(bytes) => bytes > 0,
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     };
-    is_there && stream.set_nonblocking(false).is_ok()
+    is_open && stream.set_nonblocking(false).is_ok()
 }
 
 fn too_many_waiting() -> Problem {
@@ -346,23 +350,27 @@ fn too_many_waiting() -> Problem {
 
 fn already_recorded(path: &Path, entry: &Entry) -> Problem {
     let about = entry.about().unwrap_or_default();
-    let who = match (about["pid"].as_u64(), about["started"].as_str()) {
+    let recorder = match (about["pid"].as_u64(), about["started"].as_str()) {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
     let path = escaped_path(path);
-    Problem::from_message("is-recorded", format!("{path} is being recorded by {who}")).with_hint(
-        format!("`trunkline record stop {path}` ends that recording; or record to another file"),
+    Problem::from_message(
+        "is-recorded",
+        format!("{path} is being recorded by {recorder}"),
     )
+    .with_hint(format!(
+        "`trunkline record stop {path}` ends that recording; or record to another file"
+    ))
 }
 
 fn folder() -> io::Result<PathBuf> {
-    let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
+    let user_folder = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
         let text = format!("{} is not private to this user", escaped_path(&folder));
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
-    let folder = of_user.join("recordings");
+    let folder = user_folder.join("recordings");
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(folder),
@@ -370,7 +378,7 @@ fn folder() -> io::Result<PathBuf> {
 }
 
 /// Returns the canonical path of a file, whether or not it exists yet.
-pub(super) fn full(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     if let Ok(full) = path.canonicalize() {
         return Ok(full);
     }
@@ -399,15 +407,15 @@ mod tests {
     #[test]
     fn equivalent_paths_have_one_name() {
         let folder = tempfile::tempdir().unwrap();
-        let there = folder.path().join("there.tdms");
-        std::fs::write(&there, "").unwrap();
+        let existing = folder.path().join("there.tdms");
+        std::fs::write(&existing, "").unwrap();
         let around = folder.path().join("./x/../there.tdms");
         std::fs::create_dir(folder.path().join("x")).unwrap();
-        assert_eq!(full(&there).unwrap(), full(&around).unwrap());
+        assert_eq!(canonical(&existing).unwrap(), canonical(&around).unwrap());
         let missing = folder.path().join("missing.tdms");
         let around = folder.path().join("x/../missing.tdms");
-        assert_eq!(full(&missing).unwrap(), full(&around).unwrap());
-        assert_ne!(full(&missing).unwrap(), full(&there).unwrap());
+        assert_eq!(canonical(&missing).unwrap(), canonical(&around).unwrap());
+        assert_ne!(canonical(&missing).unwrap(), canonical(&existing).unwrap());
         // Published results of FNV-1a.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
@@ -445,7 +453,7 @@ mod tests {
         let last = stop(&sut);
         assert_eq!(answered(&last), None);
         waiting.push(last);
-        assert!(waiting.iter().all(|one| answered(one).is_none()));
+        assert!(waiting.iter().all(|command| answered(command).is_none()));
     }
 
     #[test]
@@ -455,12 +463,12 @@ mod tests {
             lock: folder.path().join("a.lock"),
             socket: folder.path().join("a.sock"),
         };
-        let held = sut.lock().unwrap();
-        assert!(held.is_some());
+        let lock = sut.lock().unwrap();
+        assert!(lock.is_some());
         assert!(sut.lock().unwrap().is_none());
         assert!(!sut.tidy(), "it is held");
         // Like a killed process, this leaves the names behind.
-        drop(held);
+        drop(lock);
         std::fs::write(&sut.socket, "").unwrap();
         assert!(sut.tidy());
         assert!(!sut.lock.exists() && !sut.socket.exists());

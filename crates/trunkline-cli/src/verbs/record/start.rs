@@ -13,7 +13,7 @@ use super::notices::{self, Notices, RecorderState};
 use super::recorded::{Amounts, FileWritten, Recorded, RecordingEvent, system_error};
 use super::running::{Figures, Running};
 use super::unmatched::{self, Unmatched};
-use super::{files_text, not_begun};
+use super::{files_text, start_problem};
 use crate::arguments;
 use crate::connection::Connection;
 use crate::settings::Settings;
@@ -36,13 +36,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// `record start FILE PATTERN...` records every update of the matching variables, with its time and
 /// quality. Variables that appear later are recorded too. Lost updates are marked in the file and
 /// reported at the end, with exit code 7. While the disk is full, the recorder waits for space;
-/// --contract limits how many updates are buffered. Names and patterns without a match are reported at
-/// the beginning and at the end. If a name never matched, the exit code is 1.
+/// --contract limits the number of buffered updates. Names and patterns without a match are
+/// reported at the beginning and at the end. If a name never matched, the exit code is 1.
 ///
 /// `record start FILE --stream URL --type TYPE` records a stream, whose elements can be of any
 /// type, until it ends. While the disk is slow or full, the writer of the stream waits, so that
-/// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
-/// that are not in the file, with exit code 7.
+/// nothing is lost. If the recording ends while the disk is full, the command reports the number of
+/// elements that are not in the file, with exit code 7.
 ///
 /// With --rotate-size or --rotate-time, a recording to run.tdms continues in run_0002.tdms,
 /// run_0003.tdms and so on. Each file can be read on its own. The recording also continues in the
@@ -134,9 +134,9 @@ impl Args {
 
     /// Returns the condition for continuing in another file; `None` for a single file.
     pub(super) fn rotation(&self) -> Option<Rotation> {
-        let is_asked = self.rotate_size.is_some() || self.rotate_time.is_some();
+        let is_rotating = self.rotate_size.is_some() || self.rotate_time.is_some();
         let none = Rotation::default();
-        is_asked.then(|| Rotation {
+        is_rotating.then(|| Rotation {
             bytes_max: self.rotate_size.unwrap_or(none.bytes_max),
             age_max: self.rotate_time.unwrap_or(none.age_max),
         })
@@ -157,7 +157,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         status if status.progress.sync_failure.is_some() => Exit::Failed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::Failed,
         status if unmatched::has_name(status) => Exit::Failed,
-        _ => Exit::Done,
+        _ => Exit::Success,
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
     let recorded = match is_empty {
@@ -200,16 +200,16 @@ fn recorded(
     };
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
-    let recorder = recorder.map_err(|error| not_begun(&error, path))?;
+    let recorder = recorder.map_err(|error| start_problem(&error, path))?;
     context.interrupted.handle_presses(1);
     let (_stopper, stopped) = trunkline::record::stopper();
     // Every update after the line `recording to ...` is recorded, so it is printed when the recorder
     // follows all variables, or after the timeout.
-    let by = context.clock.now().saturating_add(context.settings.timeout);
+    let deadline = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
         && !context.interrupted.is_pressed()
         && !running.is_stop_requested()
-        && context.clock.now() < by
+        && context.clock.now() < deadline
     {
         let _ = stopped.within(CHECK_INTERVAL);
     }
@@ -218,18 +218,18 @@ fn recorded(
         path: None,
     })?;
     let started = context.clock.now();
-    let until = args.span.map(|span| started.saturating_add(span));
+    let end = args.span.map(|span| started.saturating_add(span));
     let (mut bytes, mut updates) = (Meter::new(started), Meter::new(started));
     let mut unmatched = Unmatched::default();
     let mut notices = Notices::new("updates wait in memory, and are lost when the memory is full");
     let mut must_end = false;
     while !must_end {
         let now = context.clock.now();
-        let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
-        if left.is_zero() {
+        let slice = end.map_or(SLICE, |end| end.since(now).min(SLICE));
+        if slice.is_zero() {
             break;
         }
-        let _ = stopped.within(left);
+        let _ = stopped.within(slice);
         must_end = context.interrupted.is_pressed() || running.is_stop_requested();
         let status = recorder.status();
         running.update(now, figures(&status));
@@ -280,8 +280,8 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
 /// out.
 fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
     let mut patterns = Vec::new();
-    for one in wanted {
-        patterns.push(match one {
+    for target in wanted {
+        patterns.push(match target {
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) if settings.is_excluded(&name) => continue,
             Wanted::Name(name) => Pattern::parse(&name)
@@ -403,27 +403,27 @@ mod tests {
         status.progress.updates = 7;
         status.progress.on_disk = 3;
         let path = Path::new("run.tdms");
-        let said = |status: &VariableRecorderStatus, is_series| {
+        let summary = |status: &VariableRecorderStatus, is_series| {
             let recorded = sum_up(status, path, is_series, Duration::ZERO);
             (
                 recorded.to_string(),
                 crate::output::record::object(&recorded),
             )
         };
-        let (text, object) = said(&status, false);
+        let (text, object) = summary(&status, false);
         assert!(!text.contains("sync"), "{text}");
         assert_eq!(object.get("sync_failure"), None);
         status.progress.sync_failure = Some(5);
         status.files = 2;
         for is_series in [false, true] {
-            let (text, object) = said(&status, is_series);
+            let (text, object) = summary(&status, is_series);
             assert!(text.contains("a sync failed"), "{text}");
             assert!(
                 text.contains("only 3 updates survive a loss of power"),
                 "{text}"
             );
-            let said = object["sync_failure"].as_str().unwrap();
-            assert!(said.contains("os error 5"), "{said}");
+            let summary = object["sync_failure"].as_str().unwrap();
+            assert!(summary.contains("os error 5"), "{summary}");
             assert_eq!(object["durability"], "in-file");
             assert_eq!(object.get("files").is_some(), is_series);
         }

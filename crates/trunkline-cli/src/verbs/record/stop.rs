@@ -12,7 +12,7 @@ use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Longest time that a recorder may take to report its state.
-const STATUS_WAIT: Duration = Duration::from_secs(1);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 const ANSWER_BYTES: u64 = 64 << 10;
 
 #[derive(Debug)]
@@ -47,15 +47,15 @@ impl Recorder {
 
     /// Returns the state of the recording; `None` if its recorder does not answer.
     pub(super) fn figures(&self) -> Option<Figures> {
-        let stream = self.ask(STATUS).ok()?;
-        let answer = read(stream, Some(STATUS_WAIT)).ok()??;
+        let stream = self.request(STATUS).ok()?;
+        let answer = read(stream, Some(STATUS_TIMEOUT)).ok()??;
         serde_json::from_value(answer).ok()
     }
 
-    fn ask(&self, word: &[u8]) -> io::Result<UnixStream> {
+    fn request(&self, request: &[u8]) -> io::Result<UnixStream> {
         let mut stream = UnixStream::connect(&self.entry.socket)?;
-        stream.set_write_timeout(Some(STATUS_WAIT))?;
-        stream.write_all(word)?;
+        stream.set_write_timeout(Some(STATUS_TIMEOUT))?;
+        stream.write_all(request)?;
         Ok(stream)
     }
 }
@@ -98,15 +98,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if recorders.is_empty() {
         context.terminal.note("no recording is running")?;
     }
-    let until = context
+    let deadline = context
         .settings
         .explicit_timeout()
         .map(|wait| context.clock.now().saturating_add(wait));
     // Ask all recorders to stop before waiting for any of them.
-    let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();
-    let mut exit = Exit::Done;
+    let asked: Vec<_> = recorders
+        .iter()
+        .map(|recorder| (recorder, recorder.request(STOP)))
+        .collect();
+    let mut exit = Exit::Success;
     for (recorder, stream) in asked {
-        let wait = until.map(|until| until.since(context.clock.now()));
+        let wait = deadline.map(|deadline| deadline.since(context.clock.now()));
         let answer = stream.and_then(|stream| read(stream, wait));
         let ended = match answer {
             Ok(Some(answer)) => report(&answer, context)?,
@@ -114,8 +117,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             Err(error) => context.show(&unanswered(recorder, &error), 0)?,
         };
         exit = match (exit, ended) {
-            (Exit::Done, ended) => ended,
-            (exit, Exit::Done) => exit,
+            (Exit::Success, ended) => ended,
+            (exit, Exit::Success) => exit,
             (exit, ended) if exit == ended => exit,
             _ => Exit::Failed,
         };
@@ -142,7 +145,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
 
 fn report(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     let exit = match answer["exit"].as_u64() {
-        Some(0) => Exit::Done,
+        Some(0) => Exit::Success,
         Some(7) => Exit::Lost,
         _ => Exit::Failed,
     };
@@ -175,11 +178,11 @@ fn silent(recorder: &Recorder) -> Problem {
 
 fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
     let file = escaped_path(&recorder.file);
-    let who = recorder.pid.map(|pid| format!(" (process {pid})"));
-    let who = who.unwrap_or_default();
+    let process = recorder.pid.map(|pid| format!(" (process {pid})"));
+    let process = process.unwrap_or_default();
     if let io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut = error.kind() {
         let message =
-            format!("the recorder of {file}{who} was asked to stop but has not ended yet");
+            format!("the recorder of {file}{process} was asked to stop but has not ended yet");
         let hint = "it is still ending: `trunkline record ls` shows whether it runs; allow more \
                     time with --timeout";
         let problem = Problem::from_message("timeout", message).with_hint(hint);
@@ -190,7 +193,7 @@ fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
     }
     Problem::from_message(
         "failed",
-        format!("the recorder of {file}{who} does not accept the stop request: {error}"),
+        format!("the recorder of {file}{process} does not accept the stop request: {error}"),
     )
     .with_hint("`kill PID` also ends it cleanly")
 }

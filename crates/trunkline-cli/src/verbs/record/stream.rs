@@ -21,7 +21,7 @@ use super::recorded::{Amounts, FileWritten, Recorded, cache, system_error};
 use super::running::Running;
 use super::start::Args;
 use super::stream_file::{RecordedFiles, StreamFile, check_folder};
-use super::{files_text, not_begun, problem, untrimmed_text, write_path};
+use super::{files_text, problem, start_problem, untrimmed_text, write_path};
 use crate::terminal::{escaped, escaped_path};
 use crate::verbs::progress::Meter;
 use crate::verbs::stream;
@@ -38,7 +38,7 @@ const WAITING_BYTES: usize = 4 << 20;
 
 const REGIONS: usize = 16;
 
-const FILE_WAIT: Duration = Duration::from_secs(30);
+const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, CliError> {
     let mut running = Running::begin(&args.file, context)?;
@@ -77,8 +77,8 @@ impl Recorder<'_> {
         // Regions of whole blocks are written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
         let pages = PagesWanted::LargestThereAre;
-        let made = RegionMemory::to_record(row_bytes, rows * REGIONS, pages, REGIONS);
-        let (memory, mut filler, mut reader) = made.map_err(|error| problem(&error.into()))?;
+        let regions = RegionMemory::for_recording(row_bytes, rows * REGIONS, pages, REGIONS);
+        let (memory, mut filler, mut reader) = regions.map_err(|error| problem(&error.into()))?;
         let Some(mut stream) = self.wait_for_writer()? else {
             return Ok(self.no_writer_connected());
         };
@@ -100,14 +100,14 @@ impl Recorder<'_> {
                 vec![memory.clone()],
             )
         };
-        let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), path))?;
-        let how = (&report, memory.pages());
+        let (queue, report) = open(1).map_err(|error| start_problem(&error.into(), path))?;
+        let report_and_pages = (&report, memory.pages());
         let region_rows = rows as u64;
         let ends = (&mut filler, &mut reader);
         let not_started = |error: RecordError| CliError::from(problem(&error.into()));
         let Some(rotation) = args.rotation() else {
-            let file = TdmsRecording::start(queue, &layout, FILE_WAIT).map_err(not_started)?;
-            return self.record(file, how, |file, stopped, on_region| {
+            let file = TdmsRecording::start(queue, &layout, FILE_TIMEOUT).map_err(not_started)?;
+            return self.record(file, report_and_pages, |file, stopped, on_region| {
                 record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
             });
         };
@@ -116,8 +116,9 @@ impl Recorder<'_> {
             Some(queue) => Ok(queue),
             None => open(number).map(|(queue, _)| queue),
         };
-        let series = TdmsSeries::start(open, layout, rotation, FILE_WAIT).map_err(not_started)?;
-        self.record(series, how, |file, stopped, on_region| {
+        let series =
+            TdmsSeries::start(open, layout, rotation, FILE_TIMEOUT).map_err(not_started)?;
+        self.record(series, report_and_pages, |file, stopped, on_region| {
             record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
         })
     }
@@ -125,8 +126,7 @@ impl Recorder<'_> {
     /// Records elements of variable size or with several parts, in the same channels as variables.
     fn elements(&mut self) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
-        let of = (GROUP, self.data_type);
-        check_elements(of.0, of.1)
+        check_elements(GROUP, self.data_type)
             .map_err(|error| Problem::new(Exit::Usage, "type", escaped(&error.to_string())))?;
         let Some(mut stream) = self.wait_for_writer()? else {
             return Ok(self.no_writer_connected());
@@ -138,17 +138,23 @@ impl Recorder<'_> {
                 false => SegmentFile::create(&path),
             }
         };
-        let series = ElementSeries::start(open, args.rotation(), WAITING_BYTES, of, Duration::ZERO);
+        let series = ElementSeries::start(
+            open,
+            args.rotation(),
+            WAITING_BYTES,
+            (GROUP, self.data_type),
+            Duration::ZERO,
+        );
         let series = series.map_err(|error| match error {
-            VariableRecordError::File(error) => not_begun(&error.into(), path),
+            VariableRecordError::File(error) => start_problem(&error.into(), path),
             error => problem(&error.into()),
         })?;
         let options = RecordElementsOptions {
             sample_rate: args.sample_rate,
             ..RecordElementsOptions::default()
         };
-        let how = (&SegmentFile::report(), Pages::Ordinary);
-        self.record(series, how, |file, stopped, on_turn| {
+        let report_and_pages = (&SegmentFile::report(), Pages::Ordinary);
+        self.record(series, report_and_pages, |file, stopped, on_turn| {
             record_elements(&mut stream, file, options, stopped, on_turn)
         })
     }
@@ -159,16 +165,16 @@ impl Recorder<'_> {
     fn wait_for_writer(&self) -> Result<Option<ValueReader>, CliError> {
         let (args, path, context) = (self.args, self.path, self.context);
         let next = args.rotation().map(|_| series_file(path, 2));
-        let there = [Some(path), next.as_deref()];
-        if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
+        let paths = [Some(path), next.as_deref()];
+        if let Some(existing) = paths.into_iter().flatten().find(|path| path.exists()) {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-            return Err(not_begun(&error.into(), there).into());
+            return Err(start_problem(&error.into(), existing).into());
         }
-        check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
+        check_folder(path).map_err(|error| start_problem(&error.into(), path))?;
         context.interrupted.handle_presses(1);
         let options = stream::options(args.from.as_deref(), context)?;
-        let (at, data_type) = (self.url.to_owned(), self.data_type.clone());
-        let create = move || ValueReader::create(&at, &data_type, options);
+        let (url, data_type) = (self.url.to_owned(), self.data_type.clone());
+        let create = move || ValueReader::create(&url, &data_type, options);
         let must_end = || context.interrupted.is_pressed() || self.running.is_stop_requested();
         wait_for_peer(self.url, create, must_end, context)
     }
@@ -204,7 +210,7 @@ impl Recorder<'_> {
         let (context, path) = (self.context, self.path);
         write_path::report(report, pages, context)?;
         let started = context.clock.now();
-        let until = self.args.span.map(|span| started.saturating_add(span));
+        let end = self.args.span.map(|span| started.saturating_add(span));
         let (stopper, stopped) = stopper();
         let mut stopper = Some(stopper);
         let mut meter = Meter::new(started);
@@ -212,7 +218,7 @@ impl Recorder<'_> {
         let running = &mut *self.running;
         let mut on_turn = |file: &F| {
             let now = context.clock.now();
-            let is_over = until.is_some_and(|until| until <= now);
+            let is_over = end.is_some_and(|end| end <= now);
             if context.interrupted.is_pressed() || running.is_stop_requested() || is_over {
                 stopper = None;
             }
@@ -231,16 +237,16 @@ impl Recorder<'_> {
                 ));
             }
         };
-        let done = record(&mut file, &stopped, &mut on_turn);
+        let outcome = record(&mut file, &stopped, &mut on_turn);
         let copied = file.bytes_copied();
-        let closed = file.end(FILE_WAIT);
+        let closed = file.end(FILE_TIMEOUT);
         if self.args.rotation().is_none()
             && let [Some(found), _] = file.moved_files()
             && found.is_removed()
         {
             let rows = counted(file.figures().rows, "element");
             // The first error is that the file was removed.
-            let second = match &done {
+            let second = match &outcome {
                 Err(RecordingError::Both { second, .. }) => format!("; also, {second}"),
                 Err(error @ RecordingError::Stream(_)) => format!("; also, {error}"),
                 _ => String::new(),
@@ -251,7 +257,7 @@ impl Recorder<'_> {
             );
             return Err(Problem::new(Exit::Lost, "removed", escaped(&sentence)).into());
         }
-        let done = done.map_err(|error| problem(&error))?;
+        let recorded_stream = outcome.map_err(|error| problem(&error))?;
         let files = closed.map_err(|error| problem(&error.into()))?;
         if let Some(failure) = &files.failure {
             let untrimmed = files.untrimmed.map(untrimmed_text);
@@ -261,7 +267,13 @@ impl Recorder<'_> {
         }
         let elapsed = context.clock.now().since(started);
         let moved_files = file.moved_files();
-        let recorded = self.sum_up(&done, &files, report, (copied, moved_files), elapsed);
+        let recorded = self.sum_up(
+            &recorded_stream,
+            &files,
+            report,
+            (copied, moved_files),
+            elapsed,
+        );
         let exit = match files.lost {
             _ if moved_files.iter().any(Option::is_some) => Exit::Lost,
             0 => Exit::Failed.when(!files.errors.is_empty()),
@@ -272,7 +284,7 @@ impl Recorder<'_> {
 
     fn sum_up(
         &self,
-        done: &StreamRecorded,
+        stream: &StreamRecorded,
         files: &RecordedFiles,
         report: &FileReport,
         (copied, moved_files): (u64, [Option<&MovedFile>; 2]),
@@ -281,11 +293,11 @@ impl Recorder<'_> {
         let mut text = format!(
             "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied on the way to \
              the file",
-            counted(done.elements, "element"),
+            counted(stream.elements, "element"),
             files_text(self.path, files.count),
             bytes_text(files.bytes as f64),
             elapsed.as_secs_f64(),
-            rate_text(per_second(done.bytes, elapsed)),
+            rate_text(per_second(stream.bytes, elapsed)),
             files.lost,
             match files.is_unsafe {
                 false => "flushed to disk",
@@ -302,7 +314,7 @@ impl Recorder<'_> {
         }
         let amounts = Amounts::Elements {
             files: self.args.rotation().map(|_| files.count),
-            elements: done.elements,
+            elements: stream.elements,
             lost: files.lost,
         };
         Recorded {
@@ -336,11 +348,11 @@ fn recorder_state(file: &impl StreamFile) -> RecorderState<'_> {
 }
 
 fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
-    let left = room_text(path, bytes_per_second);
+    let free = room_text(path, bytes_per_second);
     match state {
         RoomState::Full => "disk full: the stream waits; free some space".to_owned(),
-        RoomState::Low => format!("disk nearly full: {left}"),
-        _ => left,
+        RoomState::Low => format!("disk nearly full: {free}"),
+        _ => free,
     }
 }
 

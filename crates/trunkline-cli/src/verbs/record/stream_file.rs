@@ -268,13 +268,13 @@ mod tests {
             untrimmed: files.untrimmed.map(system_error),
             ..Recorded::nothing(String::new(), amounts, String::new())
         });
-        let said = object["untrimmed"].as_str().unwrap();
-        assert!(said.contains("os error 30"), "{said}");
+        let message = object["untrimmed"].as_str().unwrap();
+        assert!(message.contains("os error 30"), "{message}");
         assert_eq!(object.get("sync_failure"), None);
-        let said = untrimmed_text(30);
+        let message = untrimmed_text(30);
         assert!(
-            said.contains("os error 30") && said.contains("repair"),
-            "{said}"
+            message.contains("os error 30") && message.contains("repair"),
+            "{message}"
         );
     }
 

@@ -27,7 +27,7 @@ impl Unmatched {
         let news = news.filter(|one| self.0.insert((*one).clone()));
         let (patterns, names): (Vec<&str>, Vec<&str>) = news
             .map(String::as_str)
-            .partition(|one| Pattern::has_wildcards(one));
+            .partition(|name| Pattern::has_wildcards(name));
         let width = names.iter().map(|name| crate::terminal::width(name)).max();
         let width = width.unwrap_or(0);
         match connection.open(&names, OpenOptions::default()) {
@@ -61,7 +61,7 @@ const NAMES_BYTES_MAX: usize = 8 << 10;
 
 pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
     let mut unmatched = status.unmatched.iter();
-    unmatched.any(|one| !Pattern::has_wildcards(one))
+    unmatched.any(|name| !Pattern::has_wildcards(name))
 }
 
 pub(super) fn sum_up(status: &VariableRecorderStatus, recorded: &mut Recorded) {

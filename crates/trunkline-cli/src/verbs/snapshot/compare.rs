@@ -8,7 +8,7 @@ use trunkline::{Opened, VariableRef};
 use trunkline_types::json::{from_json, to_json};
 use trunkline_types::{Access, DataType, Position, Value};
 
-use super::file::{Saved, Variable, wrong};
+use super::file::{Saved, Variable, file_problem};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::ValueStyle;
 use crate::terminal::Style;
@@ -106,21 +106,22 @@ pub(super) fn with_engine(
     style: ValueStyle,
 ) -> Result<Option<Difference>, Problem> {
     let none = Shown::default();
-    let difference = |kind, saved_as, now| Some(Difference::new(&saved.name, kind, saved_as, now));
-    let as_written = (plain(&saved.value), saved.value.clone());
+    let difference =
+        |kind, saved_value, now| Some(Difference::new(&saved.name, kind, saved_value, now));
+    let saved_shown = (plain(&saved.value), saved.value.clone());
     let opened = match opened {
         Ok(opened) => opened,
         Err(problem) if problem.code == "unknown-name" => {
-            return Ok(difference(Kind::Gone, as_written, none));
+            return Ok(difference(Kind::Gone, saved_shown, none));
         }
-        Err(problem) => return Ok(difference(Kind::Unknown(problem), as_written, none)),
+        Err(problem) => return Ok(difference(Kind::Unknown(problem), saved_shown, none)),
     };
     let data_type = &opened.data_type;
     let Some(reading) = &opened.reading else {
         let sentence = "the variable is write-only, so its value is unknown";
         let problem =
             Problem::new(Exit::NotPermitted, "not-readable", sentence).with_name(&saved.name);
-        return Ok(difference(Kind::Unknown(problem), as_written, none));
+        return Ok(difference(Kind::Unknown(problem), saved_shown, none));
     };
     let shown = |value: &Value| {
         let json = to_json(value, data_type).into_plain();
@@ -131,14 +132,17 @@ pub(super) fn with_engine(
         _ => shown(&reading.sample.value),
     };
     if data_type.to_string() != saved.data_type {
-        let typed = |(text, json): Shown, ty: &str| (format!("{text} ({ty})"), json);
-        let (before, after) = (typed(as_written, &saved.data_type), data_type.to_string());
-        return Ok(difference(Kind::Type, before, typed(now, &after)));
+        let with_type = |(text, json): Shown, ty: &str| (format!("{text} ({ty})"), json);
+        let (before, after) = (
+            with_type(saved_shown, &saved.data_type),
+            data_type.to_string(),
+        );
+        return Ok(difference(Kind::Type, before, with_type(now, &after)));
     }
     if saved.value.is_null() {
         // The variable had no value when it was saved, so there is nothing to restore.
         let is_same = now.1.is_null();
-        return Ok(difference(Kind::Value(None), as_written, now).filter(|_| !is_same));
+        return Ok(difference(Kind::Value(None), saved_shown, now).filter(|_| !is_same));
     }
     let value = value_of(path, saved, data_type)?;
     let before = shown(&value);
@@ -156,15 +160,19 @@ pub(super) fn with_engine(
 
 fn value_of(path: &Path, saved: &Variable, data_type: &DataType) -> Result<Value, Problem> {
     from_json(&saved.value, data_type).map_err(|error| {
-        let what = format!("{}: {error}", saved.name);
+        let reason = format!("{}: {error}", saved.name);
         let hint = "correct the value, or save the snapshot again";
-        wrong(path, Some(saved.line), &what, hint)
+        file_problem(path, Some(saved.line), &reason, hint)
     })
 }
 
-pub(super) fn added(saved: &Saved, there: &[&str]) -> Vec<Difference> {
-    let known: BTreeSet<&str> = saved.variables.iter().map(|one| &*one.name).collect();
-    let added = there.iter().filter(|name| !known.contains(*name));
+pub(super) fn added(saved: &Saved, present: &[&str]) -> Vec<Difference> {
+    let saved_names: BTreeSet<&str> = saved
+        .variables
+        .iter()
+        .map(|variable| &*variable.name)
+        .collect();
+    let added = present.iter().filter(|name| !saved_names.contains(*name));
     let none = Shown::default;
     added
         .map(|name| Difference::new(name, Kind::Added, none(), none()))
@@ -180,7 +188,9 @@ pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
         pairs.entry(&variable.name).or_default().1 = Some(variable);
     }
     let shown = |variable: Option<&Variable>| {
-        variable.map_or_else(Shown::default, |one| (plain(&one.value), one.value.clone()))
+        variable.map_or_else(Shown::default, |variable| {
+            (plain(&variable.value), variable.value.clone())
+        })
     };
     let difference = |(name, (before, after)): (&str, (Option<&Variable>, Option<&Variable>))| {
         let kind = match (before, after) {

@@ -21,7 +21,7 @@ use crate::terminal::{Terminal, is_stdio, read_text};
 use crate::{CliError, Exit, Problem};
 
 const VERSION: u64 = 1;
-const SAVE: &str = "`trunkline snapshot save` creates snapshots";
+const SAVE: &str = "specify a file written by `trunkline snapshot save`";
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Saved {
@@ -77,8 +77,10 @@ impl Saved {
         let written = replace(path, true, |file| file.write_all(text.as_bytes()));
         let hint = "give a file that can be written";
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::IsADirectory => wrong(path, None, "it is a folder", "name a file"),
-            _ => wrong(path, None, &folder_reason(&error), hint),
+            io::ErrorKind::IsADirectory => {
+                file_problem(path, None, "it is a folder", "name a file")
+            }
+            _ => file_problem(path, None, &folder_reason(&error), hint),
         };
         Ok(written.map_err(failed)?)
     }
@@ -88,11 +90,13 @@ impl Saved {
         let text = read_text(path);
         let text = text.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => {
-                let what = "this is not UTF-8 text, so it is not a snapshot";
-                wrong(path, None, what, SAVE)
+                let reason = "this is not UTF-8 text, so it is not a snapshot";
+                file_problem(path, None, reason, SAVE)
             }
-            io::ErrorKind::IsADirectory => wrong(path, None, "it is a folder", "name a file"),
-            _ => wrong(path, None, &file_reason(&error), SAVE),
+            io::ErrorKind::IsADirectory => {
+                file_problem(path, None, "it is a folder", "name a file")
+            }
+            _ => file_problem(path, None, &file_reason(&error), SAVE),
         })?;
         Self::parse(path, &text)
     }
@@ -101,18 +105,23 @@ impl Saved {
         let lines = text.lines().zip(1..);
         let mut lines = lines.filter(|(line, _)| !line.trim().is_empty());
         let Some((head, line)) = lines.next() else {
-            return Err(wrong(path, None, "the file is empty", SAVE));
+            return Err(file_problem(path, None, "the file is empty", SAVE));
         };
-        let head = object(head).map_err(|what| wrong(path, Some(line), &what, SAVE))?;
+        let head = object(head).map_err(|reason| file_problem(path, Some(line), &reason, SAVE))?;
         match head.get("snapshot").and_then(Json::as_u64) {
             Some(VERSION) => {}
             Some(_) => {
-                let what = "the snapshot has a newer format than this program supports";
-                return Err(wrong(path, Some(line), what, "update this program"));
+                let reason = "the snapshot has a newer format than this program supports";
+                return Err(file_problem(
+                    path,
+                    Some(line),
+                    reason,
+                    "update this program",
+                ));
             }
             None => {
-                let what = "the first line does not belong to a snapshot";
-                return Err(wrong(path, Some(line), what, SAVE));
+                let reason = "the first line does not belong to a snapshot";
+                return Err(file_problem(path, Some(line), reason, SAVE));
             }
         }
         let mut saved = Self {
@@ -123,26 +132,32 @@ impl Saved {
             },
             variables: Vec::new(),
         };
-        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let mut lines_by_name: BTreeMap<String, usize> = BTreeMap::new();
         for (text, line) in lines {
             let hint = "correct the line, or save the snapshot again";
             let variable = variable(text, line);
-            let variable = variable.map_err(|what| wrong(path, Some(line), &what, hint))?;
-            if let Some(before) = seen.insert(variable.name.clone(), line) {
-                let what = format!("{} is already in line {before}", variable.name);
-                return Err(wrong(path, Some(line), &what, "remove one of the lines"));
+            let variable =
+                variable.map_err(|reason| file_problem(path, Some(line), &reason, hint))?;
+            if let Some(earlier_line) = lines_by_name.insert(variable.name.clone(), line) {
+                let reason = format!("{} is already in line {earlier_line}", variable.name);
+                return Err(file_problem(
+                    path,
+                    Some(line),
+                    &reason,
+                    "remove one of the lines",
+                ));
             }
             saved.variables.push(variable);
         }
-        let (promised, there) = (head.get("variables"), saved.variables.len());
-        if let Some(promised) = promised.and_then(Json::as_u64)
-            && promised > there as u64
+        let (declared, count) = (head.get("variables"), saved.variables.len());
+        if let Some(declared) = declared.and_then(Json::as_u64)
+            && declared > count as u64
         {
-            let what = format!(
-                "the file is cut off: {promised} variables were saved, but it has only {there}"
+            let reason = format!(
+                "the file is cut off: {declared} variables were saved, but it has only {count}"
             );
             let hint = "to use the remaining variables, correct the number in the first line";
-            return Err(wrong(path, None, &what, hint));
+            return Err(file_problem(path, None, &reason, hint));
         }
         saved.variables.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(saved)
@@ -151,13 +166,13 @@ impl Saved {
 
 fn variable(text: &str, line: usize) -> Result<Variable, String> {
     let object = object(text)?;
-    let needed = |key: &str| match text_of(&object, key) {
+    let required_text = |key: &str| match text_of(&object, key) {
         text if text.is_empty() => Err(format!("\"{key}\" is missing, empty or not text")),
         text => Ok(text),
     };
     Ok(Variable {
-        name: needed("name")?,
-        data_type: needed("type")?,
+        name: required_text("name")?,
+        data_type: required_text("type")?,
         value: object
             .get("value")
             .cloned()
@@ -182,9 +197,9 @@ fn text_of(object: &Map<String, Json>, key: &str) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-pub(super) fn wrong(path: &Path, line: Option<usize>, what: &str, hint: &str) -> Problem {
-    let place = line.map(|line| format!(":{line}")).unwrap_or_default();
-    let message = format!("{}{place}: {what}", path.display());
+pub(super) fn file_problem(path: &Path, line: Option<usize>, reason: &str, hint: &str) -> Problem {
+    let location = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let message = format!("{}{location}: {reason}", path.display());
     let problem = Problem::from_message("bad-file", message).with_hint(hint);
     Problem {
         exit: Exit::Usage,
@@ -230,8 +245,8 @@ mod tests {
         let terminal = Terminal::new(false);
         saved.write(&path, &terminal).unwrap();
         assert_eq!(Saved::read(&path), Ok(saved));
-        let there: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
-        assert_eq!(there.len(), 1, "nothing else is left in the folder");
+        let entries: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(entries.len(), 1, "nothing else is left in the folder");
         assert!(
             Saved::default()
                 .write(&folder.path().join("no/s.jsonl"), &terminal)

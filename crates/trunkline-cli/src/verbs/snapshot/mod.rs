@@ -33,9 +33,9 @@ pub(crate) enum Subcommand {
 /// Save the values of variables in a file
 ///
 /// The file is JSON Lines: a header, then one line for each variable, with its type, value, quality
-/// and time. Up to 4096 variables are read at one instant; more are read in several steps, and the
-/// header says so. Names that cannot be read are reported and left out; the exit code is then 1, or
-/// 5 if the only reason is that reading is not permitted.
+/// and time. Up to 4096 variables are read at one instant; a larger number is read in several
+/// steps, which the header records. Variables that cannot be read are reported and left out; the
+/// exit code is then 1, or 5 if the only reason is that reading is not permitted.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file; `-` is standard output
@@ -120,7 +120,12 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     if !args.force && !is_stdio(&args.file) {
         // Pipes and devices are written to and not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
-        if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
+        if is_replaced
+            && args
+                .file
+                .metadata()
+                .is_ok_and(|metadata| metadata.is_file())
+        {
             return Err(crate::replace::exists(&args.file).into());
         }
     }
@@ -133,11 +138,11 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     let options = open_options(true, true);
     for (name, opened_one) in connection.open_all(&entries, options)? {
         match opened_one.and_then(|opened| readable(&name, opened)) {
-            Ok(one) => opened.push((name, one)),
+            Ok(variable) => opened.push((name, variable)),
             Err(problem) => tally.item_failed(context.show(&problem, entries.width())?),
         }
     }
-    let variables: Vec<_> = opened.iter().map(|(_, one)| one.variable).collect();
+    let variables: Vec<_> = opened.iter().map(|(_, opened)| opened.variable).collect();
     let snapshot = connection.call(|client, wait| client.snapshot(&variables, wait))?;
     let mut saved = Saved {
         head: Head {

@@ -7,7 +7,7 @@ use trunkline::{GROUP_MAX, Write, WriteOutcome};
 use super::compare::{Difference, Kind, RestoreWrite};
 use super::file::Saved;
 use super::{SavedArgs, compare_with_engine, select};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::connection::{Connection, SUPERSEDED, not_known, outcome_word};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, width};
@@ -15,7 +15,7 @@ use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Write the values in a file back to the variables
 ///
-/// Without --yes, only show what would be written.
+/// Without --yes, the command only shows the values that it would write.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         preview(&planned, context)?;
         let writes = planned
             .iter()
-            .filter(|one| matches!(one.step, Step::Write(_)));
+            .filter(|planned| matches!(planned.step, Step::Write(_)));
         let count = writes.count();
         let text = match count {
             0 => "nothing to write back".to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         };
         context.terminal.note(&text)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     write(args, &planned, &connection, context)
 }
@@ -149,7 +149,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
 
 /// Formats the value to be written, preceded by an arrow in a table.
 fn with_arrow(value: &str, context: &Context) -> String {
-    match context.settings.form == Form::Table && !value.is_empty() {
+    match context.settings.output_format == OutputFormat::Table && !value.is_empty() {
         true => format!("→ {value}"),
         false => value.to_owned(),
     }
@@ -185,7 +185,10 @@ fn write(
     connection: &Connection,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let writes: Vec<Write> = planned.iter().filter_map(|one| make(args, one)).collect();
+    let writes: Vec<Write> = planned
+        .iter()
+        .filter_map(|planned| to_write(args, planned))
+        .collect();
     if args.atomic && writes.len() > GROUP_MAX {
         let sentence = format!(
             "{} values are too many: at most {GROUP_MAX} can be written at one instant; name fewer \
@@ -194,13 +197,13 @@ fn write(
         );
         return Err(Problem::usage(sentence).into());
     }
-    let first_problem = planned.iter().find_map(|one| match &one.step {
+    let first_problem = planned.iter().find_map(|planned| match &planned.step {
         Step::Fail(problem) if args.atomic => Some(problem),
         _ => None,
     });
-    for one in planned {
-        if let Step::Leave(remark) = &one.step {
-            let name = escaped(&one.difference.name);
+    for entry in planned {
+        if let Step::Leave(remark) = &entry.step {
+            let name = escaped(&entry.difference.name);
             context.remark(&format!("{name} is not written: {remark}"))?;
         }
     }
@@ -223,10 +226,10 @@ fn write(
         .into_iter();
     let mut table = context.table::<Restored>()?;
     let mut tally = Tally::default();
-    let widths = planned.iter().map(|one| width(&one.difference.name));
+    let widths = planned.iter().map(|entry| width(&entry.difference.name));
     let width = widths.max().unwrap_or(0);
-    for one in planned {
-        let (word, remark) = match &one.step {
+    for entry in planned {
+        let (word, remark) = match &entry.step {
             Step::Leave(remark) => ("left", *remark),
             Step::Fail(problem) => {
                 tally.item_failed(context.show(problem, width)?);
@@ -241,26 +244,26 @@ fn write(
                     Ok((word, Some(_))) => (word, ""),
                     Ok((word, None)) => (word, SUPERSEDED),
                     Err(problem) => {
-                        let problem = problem.with_name(&one.difference.name);
+                        let problem = problem.with_name(&entry.difference.name);
                         tally.item_failed(context.show(&problem, width)?);
                         continue;
                     }
                 }
             }
         };
-        table.push(&restored(one.difference, word, remark, context))?;
+        table.push(&restored(entry.difference, word, remark, context))?;
     }
     table.finish()?;
     Ok(tally.exit())
 }
 
-fn make(args: &Args, one: &Planned<'_>) -> Option<Write> {
-    let Step::Write(wanted) = &one.step else {
+fn to_write(args: &Args, planned: &Planned<'_>) -> Option<Write> {
+    let Step::Write(restore) = &planned.step else {
         return None;
     };
-    let write = Write::new(wanted.variable, wanted.value.clone());
+    let write = Write::new(restore.variable, restore.value.clone());
     Some(match args.if_unchanged {
-        true => write.expecting(wanted.position),
+        true => write.expecting(restore.position),
         false => write,
     })
 }

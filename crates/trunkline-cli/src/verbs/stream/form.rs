@@ -5,7 +5,7 @@ use trunkline_types::DataType;
 
 use super::EndArgs;
 use super::text::WRITER;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::{Context, Problem};
 
 /// How elements look outside a stream.
@@ -24,10 +24,12 @@ pub(super) enum ElementForm {
 
 impl EndArgs {
     pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
-        let form = self.element_form.unwrap_or(match context.settings.form {
-            Form::Csv => ElementForm::Csv,
-            _ => ElementForm::Jsonl,
-        });
+        let form = self
+            .element_form
+            .unwrap_or(match context.settings.output_format {
+                OutputFormat::Csv => ElementForm::Csv,
+                _ => ElementForm::Jsonl,
+            });
         if form == ElementForm::Raw && element_bytes(&self.buffer.data_type).is_none() {
             let sentence = format!(
                 "elements of type {} vary in size, so they have no raw form; use --as jsonl or csv",
@@ -39,9 +41,11 @@ impl EndArgs {
     }
 
     /// Checks that the form can name the writer of an element, for an endpoint with several writers.
-    pub(super) fn check_writer_place(&self, form: ElementForm) -> Result<(), Problem> {
+    pub(super) fn check_writer_column(&self, form: ElementForm) -> Result<(), Problem> {
         let is_taken = match &self.buffer.data_type {
-            DataType::Struct(of) => of.fields.iter().any(|(name, _)| **name == *WRITER),
+            DataType::Struct(struct_type) => {
+                struct_type.fields.iter().any(|(name, _)| **name == *WRITER)
+            }
             _ => false,
         };
         match form {

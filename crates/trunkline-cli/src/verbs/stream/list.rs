@@ -23,7 +23,7 @@ pub(crate) struct LsArgs {
     host: Option<String>,
 }
 
-/// Show everything about one endpoint
+/// Show all information about one endpoint
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
     /// Name or URL of the endpoint
@@ -127,29 +127,29 @@ impl Record for Endpoint {
 
 impl Endpoint {
     fn of(status: &EndpointStatus) -> Self {
-        let of = status.clone();
+        let status = status.clone();
         Self {
-            direction: of.is_writer.map(|is_writer| match is_writer {
+            direction: status.is_writer.map(|is_writer| match is_writer {
                 true => WRITES,
                 false => READS,
             }),
-            endpoint: of.url,
-            data_type: of.data_type,
-            connected: of.is_connected,
-            peer: of.peer,
-            peer_program: of.peer_program,
-            transport: of.transport,
-            capacity: of.capacity,
-            in_buffer: of.in_buffer,
-            total: of.total,
-            elements_per_second: of.rate,
-            disconnections: of.disconnections,
-            away: of.away_for.map(Amount::from),
-            stalled: of.stalled_for.map(Amount::from),
-            last_disconnect: of.last_disconnect,
-            fault: of.fault,
-            program: of.program,
-            pid: Some(of.pid).filter(|pid| *pid > 0),
+            endpoint: status.url,
+            data_type: status.data_type,
+            connected: status.is_connected,
+            peer: status.peer,
+            peer_program: status.peer_program,
+            transport: status.transport,
+            capacity: status.capacity,
+            in_buffer: status.in_buffer,
+            total: status.total,
+            elements_per_second: status.rate,
+            disconnections: status.disconnections,
+            away: status.away_for.map(Amount::from),
+            stalled: status.stalled_for.map(Amount::from),
+            last_disconnect: status.last_disconnect,
+            fault: status.fault,
+            program: status.program,
+            pid: Some(status.pid).filter(|pid| *pid > 0),
         }
     }
 
@@ -232,33 +232,33 @@ impl Endpoint {
 }
 
 pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
-    let place = match &args.host {
+    let directory = match &args.host {
         Some(host) => host_of(host, &targets::engine(&context.settings)?)?,
         None => targets::engine(&context.settings)?,
     };
-    let found = ask(&place, None, context)?;
+    let found = query(&directory, None, context)?;
     context.list(found.iter().map(Endpoint::of))?;
     if found.is_empty() {
         context.remark("there are no stream endpoints")?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError> {
     let url = StreamUrl::parse(&args.end).map_err(|error| problem(&StreamError::Url(error)))?;
-    let mut place = targets::engine(&context.settings)?;
+    let mut directory = targets::engine(&context.settings)?;
     // A name without a host is looked up in the engine that other commands use.
     if args.end.contains("//") {
-        place.port = url
+        directory.port = url
             .port()
-            .or(match place.host.as_deref() == Some(url.host()) {
-                true => place.port,
+            .or(match directory.host.as_deref() == Some(url.host()) {
+                true => directory.port,
                 false => None,
             });
-        place.host = Some(url.host().to_owned());
+        directory.host = Some(url.host().to_owned());
     }
-    let only = url.within_host();
-    let found = ask(&place, Some(&only), context)?;
+    let endpoint_url = url.within_host();
+    let found = query(&directory, Some(&endpoint_url), context)?;
     let Some(endpoint) = found.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
         let problem = Problem::failed("unknown-endpoint", sentence);
@@ -266,7 +266,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError>
     };
     let shown = Endpoint::of(endpoint);
     context.print_details(&shown, shown.properties())?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {
@@ -288,14 +288,14 @@ fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {
     })
 }
 
-fn ask(
-    place: &Url,
-    only: Option<&StreamUrl>,
+fn query(
+    directory: &Url,
+    endpoint: Option<&StreamUrl>,
     context: &Context,
 ) -> Result<Vec<EndpointStatus>, Problem> {
-    let host = place.host.as_deref().unwrap_or("localhost");
+    let host = directory.host.as_deref().unwrap_or("localhost");
     let timeout = context.settings.timeout;
-    list(host, place.port_or_default(), None, only, timeout).map_err(|error| {
+    list(host, directory.port_or_default(), None, endpoint, timeout).map_err(|error| {
         let (exit, code) = match &error {
             ListError::TimedOut { .. } => (Exit::TimedOut, "timed-out"),
             ListError::Refused { code, .. } => (Exit::Failed, code.name()),

@@ -48,7 +48,7 @@ use crate::{CliError, Context, Exit, Problem};
 ///
 /// With --journal at both endpoints, no element is lost when either program stops: elements that
 /// were written but not yet read stay on the disk, and the next program that uses the same folder
-/// continues. It reports how many elements were written or read before.
+/// continues. That program reports how many elements were written or read before.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Write(Box<write::Args>),
@@ -210,10 +210,10 @@ impl EndArgs {
     }
 
     /// Returns the number of elements to move next, after `moved` elements; at most one chunk.
-    fn wanted(&self, moved: u64, chunk: usize) -> usize {
-        let left = self.count.map(|count| count.saturating_sub(moved));
-        left.map_or(chunk, |left| {
-            usize::try_from(left).map_or(chunk, |left| left.min(chunk))
+    fn next_count(&self, moved: u64, chunk: usize) -> usize {
+        let remaining = self.count.map(|count| count.saturating_sub(moved));
+        remaining.map_or(chunk, |remaining| {
+            usize::try_from(remaining).map_or(chunk, |remaining| remaining.min(chunk))
         })
     }
 }

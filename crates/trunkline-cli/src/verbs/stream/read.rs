@@ -54,7 +54,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = args.end.form(context)?;
     if args.writers.is_some() {
-        args.end.check_writer_place(form)?;
+        args.end.check_writer_column(form)?;
     }
     let chunk = args.end.chunk()?;
     let mut reader = ReaderEndpoint::create(args, context)?;
@@ -85,7 +85,8 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn wanted(&self) -> usize {
-        self.args.wanted(self.transfer.moved.elements, self.chunk)
+        self.args
+            .next_count(self.transfer.moved.elements, self.chunk)
     }
 
     /// Writes elements to standard output directly from the buffer of the stream, without a copy.
@@ -207,7 +208,7 @@ impl Read<'_> {
         }
         match moved {
             Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => {
-                Ok(failed.unwrap_or(Exit::Done))
+                Ok(failed.unwrap_or(Exit::Success))
             }
             Err(Halt::Interrupted) if lost == 0 => Ok(Exit::Interrupted),
             Ok(()) | Err(Halt::Stream(StreamError::Ended) | Halt::Interrupted) => Ok(Exit::Lost),

@@ -22,7 +22,7 @@ pub(super) enum ReaderEndpoint {
 pub(super) struct FanIn {
     reader: FanInValueReader,
     /// Number of writers that must have ended before the stream ends; with 0, it never ends.
-    least: usize,
+    writers_min: usize,
     ended: usize,
     /// Known writers, each with the number of elements read from it.
     known: BTreeMap<u64, (Arc<Member>, u64)>,
@@ -67,19 +67,19 @@ impl ReaderEndpoint {
         }
     }
 
-    /// Waits for an element, and also takes the available elements of the same writer, at most `most`
-    /// in total.
+    /// Waits for an element, and also takes the available elements of the same writer, at most
+    /// `elements_max` in total.
     pub(super) fn read_up_to(
         &mut self,
-        most: usize,
+        elements_max: usize,
         timeout: Duration,
     ) -> Result<Elements, StreamError> {
         match self {
             Self::One(reader) => Ok(Elements {
                 writer: None,
-                values: reader.read_up_to(most, Some(timeout))?,
+                values: reader.read_up_to(elements_max, Some(timeout))?,
             }),
-            Self::Many(many) => many.read_up_to(most, timeout),
+            Self::Many(many) => many.read_up_to(elements_max, timeout),
         }
     }
 
@@ -150,10 +150,10 @@ impl Endpoint for ReaderEndpoint {
 }
 
 impl FanIn {
-    fn new(reader: FanInValueReader, least: usize) -> Self {
+    fn new(reader: FanInValueReader, writers_min: usize) -> Self {
         Self {
             reader,
-            least,
+            writers_min,
             ended: 0,
             known: BTreeMap::new(),
             events: Vec::new(),
@@ -161,9 +161,13 @@ impl FanIn {
         }
     }
 
-    fn read_up_to(&mut self, most: usize, timeout: Duration) -> Result<Elements, StreamError> {
+    fn read_up_to(
+        &mut self,
+        elements_max: usize,
+        timeout: Duration,
+    ) -> Result<Elements, StreamError> {
         loop {
-            match self.reader.read_run(most, Some(timeout))? {
+            match self.reader.read_run(elements_max, Some(timeout))? {
                 Run::Elements { writer, elements } => {
                     self.entry_of(&writer).1 += elements.len() as u64;
                     return Ok(Elements {
@@ -187,7 +191,7 @@ impl FanIn {
                         elements,
                         end,
                     });
-                    let is_over = self.least > 0 && self.ended >= self.least;
+                    let is_over = self.writers_min > 0 && self.ended >= self.writers_min;
                     if is_over && self.reader.writers().is_empty() {
                         return Err(StreamError::Ended);
                     }

@@ -46,9 +46,11 @@ pub(super) fn line(
     }
     let cell = |value: &Value, data_type: &DataType| csv::cell(value, data_type, style);
     let cells: Vec<String> = match (value, data_type) {
-        (Value::Struct(values), DataType::Struct(of)) => {
-            let fields = values.iter().zip(&of.fields);
-            fields.map(|(value, (_, of))| cell(value, of)).collect()
+        (Value::Struct(values), DataType::Struct(struct_type)) => {
+            let fields = values.iter().zip(&struct_type.fields);
+            fields
+                .map(|(value, (_, data_type))| cell(value, data_type))
+                .collect()
         }
         _ => vec![cell(value, data_type)],
     };
@@ -67,7 +69,7 @@ pub(super) struct Lines<'a> {
     data_type: &'a DataType,
     rest: Vec<u8>,
     /// Number of bytes of `rest` that were already scanned, and whether they end within quotes.
-    looked: (usize, bool),
+    scanned: (usize, bool),
     count: usize,
     /// The field of each column, as an index into the type, once the first row is known.
     order: Option<Vec<usize>>,
@@ -82,7 +84,7 @@ impl<'a> Lines<'a> {
             form,
             data_type,
             rest: Vec::new(),
-            looked: (0, false),
+            scanned: (0, false),
             count: 0,
             order: None,
         }
@@ -91,22 +93,22 @@ impl<'a> Lines<'a> {
     /// Parses a piece of text and appends the elements of complete lines, up to the first invalid one.
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         self.rest.extend_from_slice(piece);
-        let (mut begin, (mut at, mut is_quoted)) = (0, self.looked);
+        let (mut line_start, (mut position, mut is_quoted)) = (0, self.scanned);
         let rest = std::mem::take(&mut self.rest);
-        while let Some(byte) = rest.get(at) {
-            at += 1;
+        while let Some(byte) = rest.get(position) {
+            position += 1;
             match byte {
                 // Only CSV allows line breaks within quotes.
                 b'"' if self.form == ElementForm::Csv => is_quoted = !is_quoted,
                 b'\n' if !is_quoted => {
-                    self.take_line(&rest[begin..at], out)?;
-                    begin = at;
+                    self.take_line(&rest[line_start..position], out)?;
+                    line_start = position;
                 }
                 _ => {}
             }
         }
-        self.rest.extend_from_slice(&rest[begin..]);
-        self.looked = (at - begin, is_quoted);
+        self.rest.extend_from_slice(&rest[line_start..]);
+        self.scanned = (position - line_start, is_quoted);
         match self.rest.len() > LINE_BYTES_MAX {
             true => Err(self.invalid("the line does not end")),
             false => Ok(()),
@@ -140,35 +142,38 @@ impl<'a> Lines<'a> {
 
     /// Returns the element of a row; `None` if the row names the columns.
     fn row(&mut self, text: &str) -> Result<Option<Value>, Problem> {
-        let rows = csv::parse(text).map_err(|(_, what)| self.invalid(what))?;
+        let rows = csv::parse(text).map_err(|(_, reason)| self.invalid(reason))?;
         // A row that consists only of quotes is an empty element.
         let cells = rows.into_iter().next().map(|row| row.cells);
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
         let columns = columns(self.data_type);
         if self.order.is_none() {
-            let place = |cell: &String| columns.iter().position(|column| column == cell);
-            let places: Option<Vec<usize>> = cells.iter().map(place).collect();
-            let places = places.filter(|places| {
-                places.len() == columns.len() && (0..columns.len()).all(|at| places.contains(&at))
+            let field = |cell: &String| columns.iter().position(|column| column == cell);
+            let order: Option<Vec<usize>> = cells.iter().map(field).collect();
+            let order = order.filter(|order| {
+                order.len() == columns.len()
+                    && (0..columns.len()).all(|index| order.contains(&index))
             });
-            let is_header = places.is_some();
-            self.order = Some(places.unwrap_or_else(|| (0..columns.len()).collect()));
+            let is_header = order.is_some();
+            self.order = Some(order.unwrap_or_else(|| (0..columns.len()).collect()));
             if is_header {
                 return Ok(None);
             }
         }
         if cells.len() != columns.len() {
-            let (there, wanted) = (cells.len(), columns.len());
-            let of = self.data_type;
-            return Err(self.invalid(&format!("the row has {there} cells, but {of} has {wanted}")));
+            let (found, expected) = (cells.len(), columns.len());
+            let data_type = self.data_type;
+            return Err(self.invalid(&format!(
+                "the row has {found} cells, but {data_type} has {expected}"
+            )));
         }
         let DataType::Struct(fields) = self.data_type else {
             return self.cell(&cells[0], self.data_type).map(Some);
         };
         let order = self.order.as_deref().unwrap_or_default();
         let mut values = vec![Value::Bool(false); columns.len()];
-        for (cell, place) in cells.iter().zip(order) {
-            values[*place] = self.cell(cell, &fields.fields[*place].1)?;
+        for (cell, index) in cells.iter().zip(order) {
+            values[*index] = self.cell(cell, &fields.fields[*index].1)?;
         }
         Ok(Some(Value::Struct(values.into())))
     }
@@ -177,8 +182,8 @@ impl<'a> Lines<'a> {
         parse_value(cell, data_type).map_err(|error| self.invalid(&error.to_string()))
     }
 
-    fn invalid(&self, what: &str) -> Problem {
-        Problem::usage(format!("standard input:{}: {what}", self.count + 1))
+    fn invalid(&self, reason: &str) -> Problem {
+        Problem::usage(format!("standard input:{}: {reason}", self.count + 1))
     }
 }
 
@@ -260,7 +265,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        for (form, text, what) in [
+        for (form, text, expected) in [
             (ElementForm::Csv, "value\n1\nx\n", "standard input:3: "),
             (
                 ElementForm::Csv,
@@ -275,7 +280,7 @@ mod tests {
             (ElementForm::Jsonl, "1\n\"x\"\n", "standard input:2: "),
         ] {
             let problem = read(form, "f64", &[text]).unwrap_err();
-            assert!(problem.message.starts_with(what), "{}", problem.message);
+            assert!(problem.message.starts_with(expected), "{}", problem.message);
         }
     }
 }

@@ -28,8 +28,8 @@ impl From<StreamError> for Halt {
 }
 
 impl From<CliError> for Halt {
-    fn from(stop: CliError) -> Self {
-        Halt::Stop(stop)
+    fn from(error: CliError) -> Self {
+        Halt::Stop(error)
     }
 }
 
@@ -44,16 +44,16 @@ pub(super) struct Moved {
 pub(super) struct Transfer<'a> {
     pub(super) context: &'a Context,
     /// Timeout of one step; `None` waits indefinitely.
-    limit: Option<Duration>,
+    timeout: Option<Duration>,
     started: Tick,
     meter: Meter,
     /// Time of the last check for events of the peers.
-    polled: Tick,
+    last_poll: Tick,
     pub(super) moved: Moved,
     /// Elements dropped by a writer.
     pub(super) lost: u64,
     unreported: Option<Gaps>,
-    reported: Option<Tick>,
+    last_report: Option<Tick>,
     /// Number of lost connections with the only peer at the last check, and whether it was
     /// disconnected then.
     connection: (u64, bool),
@@ -70,7 +70,7 @@ struct Gaps {
 }
 
 /// Minimum interval between two reports of losses, because a slow reader may have hundreds per second.
-const REPORTED_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 impl<'a> Transfer<'a> {
     /// From here on, the command handles the first two presses of Ctrl-C itself.
@@ -79,14 +79,14 @@ impl<'a> Transfer<'a> {
         let now = context.clock.now();
         Self {
             context,
-            limit: context.settings.explicit_timeout(),
+            timeout: context.settings.explicit_timeout(),
             started: now,
             meter: Meter::new(now),
-            polled: now,
+            last_poll: now,
             moved: Moved::default(),
             lost: 0,
             unreported: None,
-            reported: None,
+            last_report: None,
             connection: (0, false),
             is_disk_full: false,
         }
@@ -150,21 +150,21 @@ impl<'a> Transfer<'a> {
     ) -> Result<(), CliError> {
         events
             .iter()
-            .try_for_each(|one| self.context.notify(&one.event(&end.url, &end.data_type)))
+            .try_for_each(|event| self.context.notify(&event.event(&end.url, &end.data_type)))
     }
 
     /// Shows the progress at intervals, and reports losses and changes of the connections.
     pub(super) fn poll(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
-        if now.since(self.polled) >= SLICE {
-            self.polled = now;
+        if now.since(self.last_poll) >= SLICE {
+            self.last_poll = now;
             match end.is_many() {
                 true => self.report_peers(end)?,
                 false => self.report_connection(&end.properties())?,
             }
         }
-        let is_due = |at: Tick| now.since(at) >= REPORTED_EVERY;
-        if self.unreported.is_some() && self.reported.is_none_or(is_due) {
+        let is_due = |time: Tick| now.since(time) >= REPORT_INTERVAL_MIN;
+        if self.unreported.is_some() && self.last_report.is_none_or(is_due) {
             self.report_lost(&end.properties().url)?;
         }
         self.show(end);
@@ -187,10 +187,10 @@ impl<'a> Transfer<'a> {
     }
 
     fn report_connection(&mut self, found: &Properties) -> Result<(), CliError> {
-        let (outages_before, was_away) = self.connection;
+        let (outages_before, was_disconnected) = self.connection;
         let outages = found.outages();
-        let is_away = !found.is_connected && outages > 0;
-        self.connection = (outages, is_away);
+        let is_disconnected = !found.is_connected && outages > 0;
+        self.connection = (outages, is_disconnected);
         // This includes a connection that was lost and restored since the last check. A stream that
         // has ended reports that itself.
         let is_lost = outages > outages_before && found.fault.is_none();
@@ -202,7 +202,7 @@ impl<'a> Transfer<'a> {
                 is_writer: found.is_writer,
             })?;
         }
-        match (is_lost || was_away) && !is_away {
+        match (is_lost || was_disconnected) && !is_disconnected {
             true => self.report_connected(found, true),
             false => Ok(()),
         }
@@ -215,12 +215,12 @@ impl<'a> Transfer<'a> {
         end: &mut E,
         mut attempt: impl FnMut(&mut E, Duration) -> Result<R, Halt>,
     ) -> Result<R, Halt> {
-        let since = self.context.clock.now();
+        let started_at = self.context.clock.now();
         loop {
             if self.context.interrupted.is_pressed() {
                 return Err(Halt::Interrupted);
             }
-            let what = match attempt(end, SLICE) {
+            let operation = match attempt(end, SLICE) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
                 Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
                     self.report_disk(&end.properties().url, Some(&error))?;
@@ -239,9 +239,13 @@ impl<'a> Transfer<'a> {
                     return result;
                 }
             };
-            let waited = self.context.clock.now().since(since);
-            if let Some(timeout) = self.limit.filter(|limit| waited >= *limit) {
-                return Err(StreamError::Timeout { timeout, what }.into());
+            let waited = self.context.clock.now().since(started_at);
+            if let Some(timeout) = self.timeout.filter(|timeout| waited >= *timeout) {
+                return Err(StreamError::Timeout {
+                    timeout,
+                    what: operation,
+                }
+                .into());
             }
             self.poll(end)?;
         }
@@ -262,7 +266,7 @@ impl<'a> Transfer<'a> {
         let Some(gaps) = self.unreported.take() else {
             return Ok(());
         };
-        self.reported = Some(self.context.clock.now());
+        self.last_report = Some(self.context.clock.now());
         self.context.notify(&StreamEvent::StreamLost {
             url: url.to_owned(),
             before: gaps.before,

@@ -17,7 +17,7 @@ use super::{EndArgs, arrow, peers, problem};
 use crate::{CliError, Context, Exit, Problem, arguments};
 
 /// Maximum time for which an interrupted command delivers the elements already written.
-const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -27,8 +27,8 @@ const FORM: &str =
 /// Write elements from standard input to a stream
 ///
 /// With --readers, any number of readers can connect, each with `stream read --from`. Every reader
-/// gets all elements. The writer waits for the slowest reader, unless --quota limits how many elements
-/// may wait for one.
+/// gets all elements. The writer waits for the slowest reader, unless --quota limits the number of
+/// elements that may wait for a reader.
 ///
 /// The command waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on
 /// this machine: see `trunkline help stream`.
@@ -127,8 +127,9 @@ impl Write<'_> {
         self.transfer.context.interrupted.presses() > 1
     }
 
-    fn wanted(&self) -> usize {
-        self.args.wanted(self.transfer.moved.elements, self.chunk)
+    fn next_count(&self) -> usize {
+        self.args
+            .next_count(self.transfer.moved.elements, self.chunk)
     }
 
     fn wait_for_input(&mut self) -> Result<(), Halt> {
@@ -147,36 +148,36 @@ impl Write<'_> {
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let size = element_bytes(&self.args.buffer.data_type).unwrap_or(1);
         // The bytes of an incomplete element.
-        let mut part: Vec<u8> = Vec::new();
+        let mut partial: Vec<u8> = Vec::new();
         let mut is_end = false;
-        while !is_end && self.wanted() > 0 {
+        while !is_end && self.next_count() > 0 {
             self.wait_for_input()?;
-            let (wanted, input) = (self.wanted(), &mut self.input);
+            let (elements_max, input) = (self.next_count(), &mut self.input);
             let count = self
                 .transfer
                 .retry_until_done(&mut self.writer, |writer, slice| {
-                    writer.write_bytes_with(wanted, slice, |space| {
-                        let (head, rest) = space.split_at_mut(part.len());
-                        head.copy_from_slice(&part);
+                    writer.write_bytes_with(elements_max, slice, |space| {
+                        let (head, rest) = space.split_at_mut(partial.len());
+                        head.copy_from_slice(&partial);
                         let read = input.read(rest)?;
                         is_end = read == 0;
-                        let there = part.len() + read;
-                        let whole = there / size * size;
-                        part.clear();
-                        part.extend_from_slice(&space[whole..there]);
-                        Ok::<usize, Halt>(whole)
+                        let filled = partial.len() + read;
+                        let complete = filled / size * size;
+                        partial.clear();
+                        partial.extend_from_slice(&space[complete..filled]);
+                        Ok::<usize, Halt>(complete)
                     })
                 })?;
             self.transfer.moved.elements += count as u64;
             self.transfer.moved.bytes += (count * size) as u64;
         }
-        if part.is_empty() {
+        if partial.is_empty() {
             return Ok(());
         }
         let sentence = format!(
             "standard input ends within an element: {} of {size} bytes; the elements before it \
              were written",
-            part.len()
+            partial.len()
         );
         Err(Halt::Stop(Problem::usage(sentence).into()))
     }
@@ -191,7 +192,7 @@ impl Write<'_> {
         };
         let mut buffer = vec![0; PIECE_BYTES];
         let mut values = Vec::new();
-        while self.wanted() > 0 {
+        while self.next_count() > 0 {
             self.wait_for_input()?;
             let read = self.input.read(&mut buffer)?;
             let parsed = match read {
@@ -200,10 +201,10 @@ impl Write<'_> {
             };
             // The elements before an invalid line are written.
             let mut rest = values.as_slice();
-            while !rest.is_empty() && self.wanted() > 0 {
-                let (now, later) = rest.split_at(self.wanted().min(rest.len()));
-                self.write(now)?;
-                rest = later;
+            while !rest.is_empty() && self.next_count() > 0 {
+                let (chunk, after) = rest.split_at(self.next_count().min(rest.len()));
+                self.write(chunk)?;
+                rest = after;
             }
             values.clear();
             parsed.map_err(CliError::from)?;
@@ -270,12 +271,12 @@ impl Write<'_> {
         };
         self.transfer
             .report_peer_events(&properties, &report.events)?;
-        let left = report.left;
+        let undelivered = report.left;
         let (readers, lost) = report.readers.unzip();
         self.transfer.context.notify(&StreamEvent::Written {
             moved: self.transfer.transferred(&properties),
-            left: Some(left.elements),
-            in_doubt: Some(left.in_doubt),
+            left: Some(undelivered.elements),
+            in_doubt: Some(undelivered.in_doubt),
             readers,
             lost,
             kept: None,
@@ -284,23 +285,23 @@ impl Write<'_> {
         let halted = match halted.or(unfinished) {
             None => None,
             Some(Halt::Interrupted) => {
-                return Ok(match left.elements {
+                return Ok(match undelivered.elements {
                     0 => Exit::Interrupted,
                     _ => Exit::Lost,
                 });
             }
-            Some(Halt::Stop(stop)) => Some(stop),
+            Some(Halt::Stop(error)) => Some(error),
             Some(Halt::Stream(error)) => Some(CliError::from(problem(&error))),
         };
-        match (halted, left.elements) {
-            (Some(CliError::Problem(mut problem)), left) => {
-                if left > 0 {
+        match (halted, undelivered.elements) {
+            (Some(CliError::Problem(mut problem)), undelivered) => {
+                if undelivered > 0 {
                     problem.exit = Exit::Lost;
                 }
                 Err(CliError::Problem(problem))
             }
-            (Some(stop), _) => Err(stop),
-            (None, 0) => Ok(Exit::Done),
+            (Some(error), _) => Err(error),
+            (None, 0) => Ok(Exit::Success),
             (None, _) => Ok(Exit::Lost),
         }
     }
@@ -320,17 +321,17 @@ impl Write<'_> {
         })?;
         match halted {
             None | Some(Halt::Interrupted) => Ok(Exit::Interrupted),
-            Some(Halt::Stop(stop)) => Err(stop),
+            Some(Halt::Stop(error)) => Err(error),
             Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
     }
 
     /// Delivers the elements already written after Ctrl-C, until it is pressed again.
     fn deliver(&mut self) -> Result<(), CliError> {
-        let since = self.transfer.context.clock.now();
+        let started_at = self.transfer.context.clock.now();
         let mut is_reported = false;
         while !self.is_given_up()
-            && self.transfer.context.clock.now().since(since) < DELIVERED_WITHIN
+            && self.transfer.context.clock.now().since(started_at) < DELIVERY_TIMEOUT
         {
             match self.writer.flush(SLICE) {
                 Err(StreamError::Timeout { .. }) => {}
@@ -339,7 +340,7 @@ impl Write<'_> {
             }
             if !is_reported {
                 let found = self.writer.properties();
-                self.transfer.report_delivering(&found, DELIVERED_WITHIN)?;
+                self.transfer.report_delivering(&found, DELIVERY_TIMEOUT)?;
                 is_reported = true;
             }
             self.transfer.poll(&mut self.writer)?;

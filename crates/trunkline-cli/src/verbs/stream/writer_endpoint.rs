@@ -206,7 +206,7 @@ impl FanOut {
 
     fn end(mut self, close: impl FnOnce(FanOutValueWriter) -> Vec<Undelivered>) -> CloseReport {
         let mut events = self.peer_events();
-        let kept = self.writer.properties().in_buffer;
+        let in_buffer = self.writer.properties().in_buffer;
         let Self {
             writer,
             known,
@@ -216,7 +216,7 @@ impl FanOut {
         if known.is_empty() {
             // Count the elements written since the last reader left, because no reader reports them as
             // missing. The elements that it had not received were counted when it left.
-            tally.left.elements += kept.saturating_sub(unfetched);
+            tally.left.elements += in_buffer.saturating_sub(unfetched);
         }
         for undelivered in close(writer) {
             tally.take(&undelivered);

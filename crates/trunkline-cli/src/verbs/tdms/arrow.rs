@@ -23,7 +23,7 @@ use trunkline_tdms::{ObjectPath, Properties, ReadAt, TdmsFile, TdmsType, Values}
 use super::blocks::Block;
 use super::columns::{Column, name_of};
 use super::info::value_text;
-use super::rows::{Axis, When};
+use super::rows::{Axis, RowTime};
 use super::text::TIME;
 
 #[derive(Debug)]
@@ -39,28 +39,28 @@ impl Batches {
         axis: Option<Axis>,
     ) -> Self {
         let time = axis.map(|axis| {
-            let of = match axis.at(0) {
-                When::Time(_) => time_type(),
-                When::Distance(_) => ArrowType::Float64,
+            let data_type = match axis.at(0) {
+                RowTime::Time(_) => time_type(),
+                RowTime::Distance(_) => ArrowType::Float64,
             };
-            Field::new(TIME, of, false)
+            Field::new(TIME, data_type, false)
         });
         let fields = columns.iter().map(|column| {
             let field = Field::new(&column.name, arrow_type(column.data_type), true);
             field.with_metadata(metadata("", column.channel.properties()))
         });
         let fields: Vec<Field> = time.into_iter().chain(fields).collect();
-        let mut about = HashMap::new();
+        let mut file_metadata = HashMap::new();
         for path in file.paths().filter(|path| !path.is_channel()) {
             let prefix = match path {
                 ObjectPath::File => String::new(),
                 group => format!("{}/", name_of(group)),
             };
             let properties = file.properties(path);
-            about.extend(properties.iter().flat_map(|all| metadata(&prefix, all)));
+            file_metadata.extend(properties.iter().flat_map(|all| metadata(&prefix, all)));
         }
         Self {
-            schema: Arc::new(Schema::new_with_metadata(fields, about)),
+            schema: Arc::new(Schema::new_with_metadata(fields, file_metadata)),
             axis,
         }
     }
@@ -83,8 +83,9 @@ impl Batches {
 }
 
 fn metadata(prefix: &str, properties: &Properties) -> HashMap<String, String> {
-    let all = properties.iter();
-    all.map(|(name, value)| (format!("{prefix}{}", name.to_str()), value_text(value)))
+    let properties = properties.iter();
+    properties
+        .map(|(name, value)| (format!("{prefix}{}", name.to_str()), value_text(value)))
         .collect()
 }
 
@@ -92,9 +93,9 @@ fn time_type() -> ArrowType {
     ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-fn complex_fields(of: ArrowType) -> Fields {
+fn complex_fields(data_type: ArrowType) -> Fields {
     ["re", "im"]
-        .map(|name| Field::new(name, of.clone(), true))
+        .map(|name| Field::new(name, data_type.clone(), true))
         .to_vec()
         .into()
 }
@@ -106,19 +107,19 @@ fn arrow_type(data_type: TdmsType) -> ArrowType {
 
 fn times(axis: Axis, block: &Block) -> ArrayRef {
     let rows = block.first..block.first + block.rows as u64;
-    let at = rows.map(|row| axis.at(row));
+    let row_times = rows.map(|row| axis.at(row));
     match axis.at(block.first) {
-        When::Time(_) => {
-            let nanos = at.map(|when| match when {
-                When::Time(time) => time.as_nanos(),
-                When::Distance(_) => 0,
+        RowTime::Time(_) => {
+            let nanos = row_times.map(|row_time| match row_time {
+                RowTime::Time(time) => time.as_nanos(),
+                RowTime::Distance(_) => 0,
             });
             Arc::new(TimestampNanosecondArray::from_iter_values(nanos).with_timezone("UTC"))
         }
-        When::Distance(_) => {
-            let distances = at.map(|when| match when {
-                When::Distance(distance) => distance,
-                When::Time(_) => f64::NAN,
+        RowTime::Distance(_) => {
+            let distances = row_times.map(|row_time| match row_time {
+                RowTime::Distance(distance) => distance,
+                RowTime::Time(_) => f64::NAN,
             });
             Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(distances))
         }
@@ -155,21 +156,27 @@ fn array(values: &Values, rows: usize, unreadable: &[Range<usize>]) -> ArrayRef 
             Arc::new(all.with_timezone("UTC"))
         }
         Values::ComplexF32(v) => {
-            let part =
-                |at: usize| numbers::<Float32Type>(v.iter().map(|pair| pair[at]), rows, unreadable);
+            let part = |index: usize| {
+                numbers::<Float32Type>(v.iter().map(|pair| pair[index]), rows, unreadable)
+            };
             complex([part(0), part(1)], ArrowType::Float32)
         }
         Values::ComplexF64(v) => {
-            let part =
-                |at: usize| numbers::<Float64Type>(v.iter().map(|pair| pair[at]), rows, unreadable);
+            let part = |index: usize| {
+                numbers::<Float64Type>(v.iter().map(|pair| pair[index]), rows, unreadable)
+            };
             complex([part(0), part(1)], ArrowType::Float64)
         }
         _ => Arc::new(NullArray::new(rows)),
     }
 }
 
-fn complex(parts: [ArrayRef; 2], of: ArrowType) -> ArrayRef {
-    Arc::new(StructArray::new(complex_fields(of), parts.to_vec(), None))
+fn complex(parts: [ArrayRef; 2], data_type: ArrowType) -> ArrayRef {
+    Arc::new(StructArray::new(
+        complex_fields(data_type),
+        parts.to_vec(),
+        None,
+    ))
 }
 
 fn numbers<T: ArrowPrimitiveType>(
@@ -185,8 +192,8 @@ fn padded<T>(
     rows: usize,
     unreadable: &[Range<usize>],
 ) -> impl Iterator<Item = Option<T>> {
-    let values = values.enumerate().map(|(at, value)| {
-        let is_unreadable = unreadable.iter().any(|range| range.contains(&at));
+    let values = values.enumerate().map(|(row, value)| {
+        let is_unreadable = unreadable.iter().any(|range| range.contains(&row));
         value.filter(|_| !is_unreadable)
     });
     values.chain(std::iter::repeat_with(|| None)).take(rows)

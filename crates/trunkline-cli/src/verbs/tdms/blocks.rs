@@ -11,11 +11,11 @@ use super::opened::escaped;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Maximum number of cells in a block, over all columns.
-const CELLS: u64 = 256 * 1024;
+const CELLS_MAX: u64 = 256 * 1024;
 /// Maximum number of rows in a block.
 const ROWS_MAX: u64 = 8 * 1024;
 /// Maximum size of the text in a block in bytes, unless a single string is larger.
-const TEXT_BYTES: u64 = 4 * 1024 * 1024;
+const TEXT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Block {
@@ -31,12 +31,12 @@ pub(super) struct Block {
 impl Block {
     /// Returns the value of a cell; `None` after the end of the channel, and for an unreadable
     /// cell.
-    pub(super) fn cell(&self, column: usize, at: usize) -> Option<Value> {
+    pub(super) fn cell(&self, column: usize, row: usize) -> Option<Value> {
         let values = self.columns.get(column)?;
         let unreadable = self.unreadable.get(column)?;
-        match unreadable.iter().any(|range| range.contains(&at)) {
+        match unreadable.iter().any(|range| range.contains(&row)) {
             true => None,
-            false => cell(values, at),
+            false => cell(values, row),
         }
     }
 }
@@ -59,15 +59,15 @@ pub(super) struct Blocks<'c, 'a, R> {
 }
 
 impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
-    /// Returns the rows from `range.0` up to, but not including, `range.1`.
+    /// Reads the rows from `range.0` up to, but not including, `range.1`.
     pub(super) fn new(columns: &'c [Column<'a, R>], range: (u64, u64)) -> Self {
         let texts = columns.iter().filter(|column| is_text(column)).count() as u64;
         Self {
             columns,
             next: range.0,
             end: range.1,
-            rows: (CELLS / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
-            text_bytes: (TEXT_BYTES / texts.max(1)).max(1),
+            rows: (CELLS_MAX / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
+            text_bytes: (TEXT_BYTES_MAX / texts.max(1)).max(1),
             unreadable: BTreeMap::new(),
         }
     }
@@ -79,11 +79,11 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
         // The number of strings that fit limits the number of rows.
         let mut texts = Vec::new();
-        let all = self.columns.iter().enumerate();
-        for (number, column) in all.filter(|(_, column)| is_text(column)) {
-            let values = self.texts(number, column, rows)?;
-            let there = column.channel.len().saturating_sub(self.next);
-            if (values.0.len() as u64) < there {
+        let columns = self.columns.iter().enumerate();
+        for (index, column) in columns.filter(|(_, column)| is_text(column)) {
+            let values = self.texts(index, column, rows)?;
+            let available = column.channel.len().saturating_sub(self.next);
+            if (values.0.len() as u64) < available {
                 rows = rows.min(values.0.len() as u64);
             }
             texts.push(values);
@@ -91,9 +91,9 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         let mut texts = texts.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
         let mut unreadable = Vec::with_capacity(self.columns.len());
-        for (number, column) in self.columns.iter().enumerate() {
+        for (index, column) in self.columns.iter().enumerate() {
             let (values, ranges) = match is_text(column) {
-                false => self.read(number, column, rows)?,
+                false => self.read(index, column, rows)?,
                 true => {
                     let (mut texts, mut ranges) = texts.next().unwrap_or_default();
                     texts.truncate(rows as usize);
@@ -105,8 +105,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
                 }
             };
             let cells: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-            if let Some(found) = self.unreadable.get_mut(&number) {
-                found.cells += cells as u64;
+            if let Some(unreadable) = self.unreadable.get_mut(&index) {
+                unreadable.cells += cells as u64;
             }
             columns.push(values);
             unreadable.push(ranges);
@@ -128,7 +128,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
     /// Reads strings. Unreadable strings are empty, and their ranges are returned.
     fn texts(
         &mut self,
-        number: usize,
+        index: usize,
         column: &Column<'_, R>,
         rows: u64,
     ) -> Result<(Vec<Text>, Vec<Range<usize>>), Problem> {
@@ -138,7 +138,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             .map_err(|error| unreadable(&error))?;
         if !ranges.is_empty() {
             self.note(
-                number,
+                index,
                 column,
                 "the string offsets do not fit the string data",
             );
@@ -150,7 +150,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
     /// error.
     fn read(
         &mut self,
-        number: usize,
+        index: usize,
         column: &Column<'_, R>,
         rows: u64,
     ) -> Result<(Values, Vec<Range<usize>>), Problem> {
@@ -158,16 +158,16 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Ok(values) => Ok((values, Vec::new())),
             Err(error @ ReadError::Source { .. }) => Err(unreadable(&error)),
             Err(error) => {
-                self.note(number, column, &error.to_string());
-                let left = column.channel.len().saturating_sub(self.next).min(rows) as usize;
-                let all = 0..left;
-                Ok((Values::Void, vec![all]))
+                self.note(index, column, &error.to_string());
+                let remaining = column.channel.len().saturating_sub(self.next).min(rows) as usize;
+                let unreadable = 0..remaining;
+                Ok((Values::Void, vec![unreadable]))
             }
         }
     }
 
-    fn note(&mut self, number: usize, column: &Column<'_, R>, why: &str) {
-        self.unreadable.entry(number).or_insert_with(|| Unreadable {
+    fn note(&mut self, index: usize, column: &Column<'_, R>, why: &str) {
+        self.unreadable.entry(index).or_insert_with(|| Unreadable {
             name: column.name.clone(),
             cells: 0,
             why: why.to_owned(),
@@ -181,23 +181,23 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
 
 /// Reports the unreadable cells. Returns true if there are any.
 pub(super) fn report_unreadable<'u>(
-    all: impl Iterator<Item = &'u Unreadable>,
+    unreadable: impl Iterator<Item = &'u Unreadable>,
     context: &Context,
 ) -> Result<bool, CliError> {
-    let mut is_some = false;
-    for one in all {
-        is_some = true;
+    let mut has_unreadable = false;
+    for channel in unreadable {
+        has_unreadable = true;
         let sentence = format!(
             "{} cannot be read and are left empty: {}; --exclude '{}' leaves the channel out",
-            counted(one.cells, "value"),
-            escaped(&one.why),
-            escaped(&one.name)
+            counted(channel.cells, "value"),
+            escaped(&channel.why),
+            escaped(&channel.name)
         );
         let problem =
-            Problem::new(Exit::ProblemsFound, "unreadable", sentence).with_name(&one.name);
+            Problem::new(Exit::ProblemsFound, "unreadable", sentence).with_name(&channel.name);
         context.terminal.problem(&problem, 0)?;
     }
-    Ok(is_some)
+    Ok(has_unreadable)
 }
 
 pub(super) fn unreadable(error: &ReadError) -> Problem {

@@ -6,9 +6,9 @@ use super::RowArgs;
 use super::blocks::{Blocks, report_unreadable};
 use super::columns::columns;
 use super::opened::{open, report_defects};
-use super::rows::{Axis, When, range, report_no_rows};
+use super::rows::{Axis, RowTime, range, report_no_rows};
 use super::text::Lines;
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::settings::Columns;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -36,17 +36,23 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
     let range = range(&file, &args.rows, count, &columns, axis.as_ref(), &now)?;
     report_no_rows(&args.rows, &columns, range, context)?;
     let is_terse = settings.columns == Columns::Terse;
-    let begun = match axis.map(|axis| axis.at(range.0)) {
-        Some(When::Time(time)) => time,
+    let start = match axis.map(|axis| axis.at(range.0)) {
+        Some(RowTime::Time(time)) => time,
         _ => context.started,
     };
     // `--time none` leaves the column out.
-    let times = settings.times.column(true, begun).filter(|_| !is_terse);
+    let times = settings.times.column(true, start).filter(|_| !is_terse);
     let axis = axis.filter(|_| times.is_some());
-    let times = times.filter(|_| settings.form.is_for_people());
-    let lines = Lines::new(settings.form, &columns, axis, times, settings.values);
+    let times = times.filter(|_| settings.output_format.is_for_people());
+    let lines = Lines::new(
+        settings.output_format,
+        &columns,
+        axis,
+        times,
+        settings.values,
+    );
     let mut lines = lines.guarded_if(args.rows.spreadsheet);
-    if settings.form == Form::Json {
+    if settings.output_format == OutputFormat::Json {
         context.terminal.begin_list();
     }
     if let Some(header) = lines.header().filter(|_| !is_terse) {

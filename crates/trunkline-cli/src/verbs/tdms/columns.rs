@@ -65,9 +65,10 @@ impl Choice {
                 true => ObjectPath::parse(text.as_bytes())
                     .map(Matcher::Path)
                     .map_err(|error| {
-                        let at = error.at;
+                        let position = error.at;
                         format!(
-                            "it is not a path such as /'group'/'channel' from byte {at} onwards"
+                            "it is not a path such as /'group'/'channel' from byte {position} \
+                             onwards"
                         )
                     }),
                 false => Pattern::parse(text)
@@ -87,33 +88,36 @@ impl Choice {
 
     pub(super) fn has(&self, path: &ObjectPath) -> bool {
         let names = names_of(path);
-        let wanted = self.patterns.iter().any(|one| one.matches(path, &names));
+        let is_selected = self
+            .patterns
+            .iter()
+            .any(|selector| selector.matches(path, &names));
         let is_excluded = |pattern: &Pattern| names.iter().any(|name| pattern.matches(name));
-        (wanted || self.patterns.is_empty()) && !self.exclude.iter().any(is_excluded)
+        (is_selected || self.patterns.is_empty()) && !self.exclude.iter().any(is_excluded)
     }
 
     pub(super) fn check<R: ReadAt>(&self, file: &TdmsFile<R>) -> Result<(), Problem> {
-        let mut open: Vec<&Selector> = self.patterns.iter().collect();
+        let mut unmatched: Vec<&Selector> = self.patterns.iter().collect();
         for path in file.paths().filter(|path| path.is_channel()) {
-            if open.is_empty() {
+            if unmatched.is_empty() {
                 break;
             }
             let names = names_of(path);
-            open.retain(|one| !one.matches(path, &names));
+            unmatched.retain(|selector| !selector.matches(path, &names));
         }
-        let Some(wanted) = open.first() else {
+        let Some(selector) = unmatched.first() else {
             return Ok(());
         };
         let group = file.paths().find(|path| match path {
-            ObjectPath::Group(group) => group.to_str() == wanted.text,
+            ObjectPath::Group(group) => group.to_str() == selector.text,
             _ => false,
         });
         let hint = match group {
             Some(group) => format!("did you mean {}/*?", escaped(&name_of(group))),
             None => "`trunkline tdms info -t FILE` lists the channels".to_owned(),
         };
-        let text = escaped(&wanted.text);
-        let sentence = match Pattern::has_wildcards(&wanted.text) {
+        let text = escaped(&selector.text);
+        let sentence = match Pattern::has_wildcards(&selector.text) {
             true => format!("no channel matches {text}; {hint}"),
             false => format!("there is no channel named {text}; {hint}"),
         };
@@ -136,7 +140,7 @@ pub(super) struct Column<'a, R> {
     pub(super) channel: Channel<'a, R>,
     /// Unique among the columns.
     pub(super) name: String,
-    how: Reading,
+    reading: Reading,
     pub(super) data_type: TdmsType,
 }
 
@@ -154,7 +158,7 @@ enum Reading {
 impl<'a, R: ReadAt> Column<'a, R> {
     /// Returns true if the cells are strings unchanged from the file.
     pub(super) fn is_of_strings(&self) -> bool {
-        self.data_type == TdmsType::String && matches!(self.how, Reading::Plain)
+        self.data_type == TdmsType::String && matches!(self.reading, Reading::Plain)
     }
 
     /// Reads at most `count` cells, starting with number `start`, and at most `text_bytes` of text.
@@ -164,7 +168,7 @@ impl<'a, R: ReadAt> Column<'a, R> {
         count: u64,
         text_bytes: u64,
     ) -> Result<Values, ReadError> {
-        match &self.how {
+        match &self.reading {
             Reading::Plain if self.data_type == TdmsType::String => self
                 .channel
                 .read_strings_within(start, count, text_bytes)
@@ -187,8 +191,8 @@ impl<'a, R: ReadAt> Column<'a, R> {
             },
             Reading::Scaler(id) => self.channel.read_scaler(*id, start, count),
             Reading::Scaled(scaling) => {
-                let there = count.min(self.channel.len().saturating_sub(start));
-                let mut values = vec![0.0; there as usize];
+                let available = count.min(self.channel.len().saturating_sub(start));
+                let mut values = vec![0.0; available as usize];
                 self.channel.read_scaled_into(scaling, start, &mut values)?;
                 Ok(Values::F64(values))
             }
@@ -205,7 +209,7 @@ pub(super) fn columns<'a, R: ReadAt>(
     let choice = Choice::new(&args.channel, context)?;
     choice.check(file)?;
     let (mut columns, mut without_values) = (Vec::new(), 0);
-    for channel in file.channels().filter(|one| choice.has(one.path())) {
+    for channel in file.channels().filter(|channel| choice.has(channel.path())) {
         let name = name_of(channel.path());
         let scaling = match args.raw {
             true => Scaling::None,
@@ -216,14 +220,14 @@ pub(super) fn columns<'a, R: ReadAt>(
             context.terminal.note(&note)?;
         }
         let scalers = channel.scalers();
-        let (how, data_type) = if matches!(scaling, Scaling::Chain(_)) {
+        let (reading, data_type) = if matches!(scaling, Scaling::Chain(_)) {
             (Reading::Scaled(scaling), TdmsType::F64)
         } else if scalers.len() > 1 {
-            for (scaler, again) in scalers.iter().zip(same(file, channel.path())) {
+            for (scaler, same_channel) in scalers.iter().zip(repeat_channel(file, channel.path())) {
                 columns.push(Column {
-                    channel: again,
+                    channel: same_channel,
                     name: format!("{name}[{}]", scaler.scale_id),
-                    how: Reading::Scaler(scaler.scale_id),
+                    reading: Reading::Scaler(scaler.scale_id),
                     data_type: scaler.data_type,
                 });
             }
@@ -241,7 +245,7 @@ pub(super) fn columns<'a, R: ReadAt>(
         columns.push(Column {
             channel,
             name,
-            how,
+            reading,
             data_type,
         });
     }
@@ -250,8 +254,8 @@ pub(super) fn columns<'a, R: ReadAt>(
         let note = format!("{channels} without values: no column for them");
         context.terminal.note(&note)?;
     }
-    name_plainly(&mut columns);
-    tell_apart(&mut columns);
+    use_unescaped_names(&mut columns);
+    number_duplicates(&mut columns);
     Ok(columns)
 }
 
@@ -275,26 +279,26 @@ fn reading<R: ReadAt>(
 }
 
 /// Uses the names of the file without escapes, unless two columns would then have the same name.
-fn name_plainly<R: ReadAt>(columns: &mut [Column<'_, R>]) {
-    let plainly = |column: &Column<'_, R>| {
-        let [own, recorded] = names_of(column.channel.path());
-        let behind = column.name.strip_prefix(&*own).unwrap_or_default();
-        format!("{recorded}{behind}")
+fn use_unescaped_names<R: ReadAt>(columns: &mut [Column<'_, R>]) {
+    let unescaped_name = |column: &Column<'_, R>| {
+        let [escaped, unescaped] = names_of(column.channel.path());
+        let suffix = column.name.strip_prefix(&*escaped).unwrap_or_default();
+        format!("{unescaped}{suffix}")
     };
-    let mut seen: HashMap<String, u64> = HashMap::new();
+    let mut counts: HashMap<String, u64> = HashMap::new();
     for column in &*columns {
-        *seen.entry(plainly(column)).or_default() += 1;
+        *counts.entry(unescaped_name(column)).or_default() += 1;
     }
     for column in columns {
-        let name = plainly(column);
-        if seen.get(&name) == Some(&1) {
+        let name = unescaped_name(column);
+        if counts.get(&name) == Some(&1) {
             column.name = name;
         }
     }
 }
 
 /// Returns the same channel repeatedly.
-fn same<'a, R: ReadAt>(
+fn repeat_channel<'a, R: ReadAt>(
     file: &'a TdmsFile<R>,
     path: &'a ObjectPath,
 ) -> impl Iterator<Item = Channel<'a, R>> {
@@ -302,10 +306,10 @@ fn same<'a, R: ReadAt>(
 }
 
 /// Numbers names that differ only in bytes that are not UTF-8.
-fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
-    let mut seen: HashMap<String, u64> = HashMap::new();
+fn number_duplicates<R>(columns: &mut [Column<'_, R>]) {
+    let mut counts: HashMap<String, u64> = HashMap::new();
     for column in columns {
-        let count = seen.entry(column.name.clone()).or_default();
+        let count = counts.entry(column.name.clone()).or_default();
         *count += 1;
         if *count > 1 {
             column.name = format!("{}#{count}", column.name);
@@ -327,32 +331,32 @@ fn complex(element: ElementType) -> DataType {
     DataType::Array(ArrayType { element, shape }.into())
 }
 
-pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
+pub(super) fn cell(values: &Values, row: usize) -> Option<Value> {
     let pair = |elements| Value::Array(Array::vector(elements).into());
     Some(match values {
-        Values::I8(v) => Value::I8(*v.get(at)?),
-        Values::I16(v) => Value::I16(*v.get(at)?),
-        Values::I32(v) => Value::I32(*v.get(at)?),
-        Values::I64(v) => Value::I64(*v.get(at)?),
-        Values::U8(v) => Value::U8(*v.get(at)?),
-        Values::U16(v) => Value::U16(*v.get(at)?),
-        Values::U32(v) => Value::U32(*v.get(at)?),
-        Values::U64(v) => Value::U64(*v.get(at)?),
-        Values::F32(v) => Value::F32(*v.get(at)?),
-        Values::F64(v) => Value::F64(*v.get(at)?),
-        Values::Extended(v) => Value::F64(v.get(at)?.to_f64()),
-        Values::Bool(v) => Value::Bool(*v.get(at)?),
-        Values::String(v) => Value::String(v.get(at)?.to_str().into()),
+        Values::I8(v) => Value::I8(*v.get(row)?),
+        Values::I16(v) => Value::I16(*v.get(row)?),
+        Values::I32(v) => Value::I32(*v.get(row)?),
+        Values::I64(v) => Value::I64(*v.get(row)?),
+        Values::U8(v) => Value::U8(*v.get(row)?),
+        Values::U16(v) => Value::U16(*v.get(row)?),
+        Values::U32(v) => Value::U32(*v.get(row)?),
+        Values::U64(v) => Value::U64(*v.get(row)?),
+        Values::F32(v) => Value::F32(*v.get(row)?),
+        Values::F64(v) => Value::F64(*v.get(row)?),
+        Values::Extended(v) => Value::F64(v.get(row)?.to_f64()),
+        Values::Bool(v) => Value::Bool(*v.get(row)?),
+        Values::String(v) => Value::String(v.get(row)?.to_str().into()),
         Values::Time(v) => {
-            let time = v.get(at)?;
+            let time = v.get(row)?;
             match time.to_timestamp() {
                 Some(time) => Value::Timestamp(time),
                 // Beyond the range of 64-bit nanoseconds: as text.
                 None => Value::String(time.to_string().into()),
             }
         }
-        Values::ComplexF32(v) => pair(Elements::F32(v.get(at)?.to_vec())),
-        Values::ComplexF64(v) => pair(Elements::F64(v.get(at)?.to_vec())),
+        Values::ComplexF32(v) => pair(Elements::F32(v.get(row)?.to_vec())),
+        Values::ComplexF64(v) => pair(Elements::F64(v.get(row)?.to_vec())),
         _ => return None,
     })
 }

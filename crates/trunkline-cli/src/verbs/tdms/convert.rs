@@ -24,7 +24,7 @@ use super::rows::{Axis, range, report_no_rows};
 use super::sums::report_checksums;
 use super::text::Lines;
 use super::{OutArgs, RowArgs};
-use crate::arguments::Form;
+use crate::arguments::OutputFormat;
 use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -60,16 +60,16 @@ impl Sink {
             Self::ArrowFile(batches, writer) => batches
                 .batch(block)
                 .and_then(|batch| writer.write(&batch))
-                .map_err(of_arrow),
+                .map_err(from_arrow),
             Self::ArrowStream(batches, writer) => batches
                 .batch(block)
                 .and_then(|batch| writer.write(&batch))
-                .map_err(of_arrow),
+                .map_err(from_arrow),
             Self::Parquet(batches, writer) => {
-                let batch = batches.batch(block).map_err(of_arrow)?;
-                writer.write(&batch).map_err(of_parquet)?;
+                let batch = batches.batch(block).map_err(from_arrow)?;
+                writer.write(&batch).map_err(from_parquet)?;
                 match writer.in_progress_size() > ROW_GROUP_BYTES {
-                    true => writer.flush().map_err(of_parquet),
+                    true => writer.flush().map_err(from_parquet),
                     false => Ok(()),
                 }
             }
@@ -80,14 +80,14 @@ impl Sink {
         let buffered = match self {
             Self::Text(_, out) => *out,
             Self::ArrowFile(_, mut writer) => {
-                writer.finish().map_err(of_arrow)?;
-                writer.into_inner().map_err(of_arrow)?
+                writer.finish().map_err(from_arrow)?;
+                writer.into_inner().map_err(from_arrow)?
             }
             Self::ArrowStream(_, mut writer) => {
-                writer.finish().map_err(of_arrow)?;
-                writer.into_inner().map_err(of_arrow)?
+                writer.finish().map_err(from_arrow)?;
+                writer.into_inner().map_err(from_arrow)?
             }
-            Self::Parquet(_, writer) => writer.into_inner().map_err(of_parquet)?,
+            Self::Parquet(_, writer) => writer.into_inner().map_err(from_parquet)?,
         };
         buffered
             .into_inner()
@@ -95,14 +95,14 @@ impl Sink {
     }
 }
 
-fn of_arrow(error: ArrowError) -> io::Error {
+fn from_arrow(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, error) => error,
         other => io::Error::other(other),
     }
 }
 
-fn of_parquet(error: ParquetError) -> io::Error {
+fn from_parquet(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
             Ok(error) => *error,
@@ -114,8 +114,8 @@ fn of_parquet(error: ParquetError) -> io::Error {
 
 /// Convert a TDMS file to another format
 ///
-/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
-/// the exit code is 8.
+/// OUT is written completely or not at all. If FILE is damaged, OUT contains the readable values,
+/// and the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to read
@@ -133,10 +133,10 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-/// Rewrite a file, with all values of a channel together
+/// Rewrite a file so that the values of each channel are stored together
 ///
-/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
-/// the exit code is 8.
+/// OUT is written completely or not at all. If FILE is damaged, OUT contains the readable values,
+/// and the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DefragArgs {
     /// The TDMS file to read
@@ -178,8 +178,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         _ => return rows(args, form, context),
     };
     let rows = &args.rows;
-    let is_part = rows.from.is_some() || rows.to.is_some() || rows.count.is_some() || rows.raw;
-    if is_part || !rows.channel.is_empty() {
+    let is_selection = rows.from.is_some() || rows.to.is_some() || rows.count.is_some() || rows.raw;
+    if is_selection || !rows.channel.is_empty() {
         let sentence = "a TDMS file is always written completely; leave out --channel, --from, \
                         --to, --count and --raw, or convert to another form";
         return Err(Problem::usage(sentence).into());
@@ -247,8 +247,8 @@ fn rows_of<R: ReadAt>(
     let out = OutputFile::new(path, Some(&args.file), args.out.force, context)?;
     let watch = out.watch();
     let text_form = match form {
-        OutForm::Csv => Form::Csv,
-        _ => Form::Jsonl,
+        OutForm::Csv => OutputFormat::Csv,
+        _ => OutputFormat::Jsonl,
     };
     let style = context.settings.values.for_programs();
     let lines =
@@ -259,9 +259,9 @@ fn rows_of<R: ReadAt>(
         Err(error) => return watch.failed(path, &error),
     };
     let mut blocks = Blocks::new(&columns, range);
-    let all = (range.1 - range.0).max(1) as f64;
+    let row_count = (range.1 - range.0).max(1) as f64;
     while let Some(block) = blocks.next()? {
-        sink.out().done = Some((block.first - range.0) as f64 / all);
+        sink.out().progress = Some((block.first - range.0) as f64 / row_count);
         if let Err(error) = sink.write(&block) {
             return watch.failed(path, &error);
         }
@@ -289,11 +289,11 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: OutputFile) -> io::R
     Ok(match form {
         // The file format has its footer at the end, which is too late for the reader of a pipe.
         OutForm::Arrow if is_stream => {
-            let writer = StreamWriter::try_new(out, schema).map_err(of_arrow)?;
+            let writer = StreamWriter::try_new(out, schema).map_err(from_arrow)?;
             Sink::ArrowStream(batches, Box::new(writer))
         }
         OutForm::Arrow => {
-            let writer = FileWriter::try_new(out, schema).map_err(of_arrow)?;
+            let writer = FileWriter::try_new(out, schema).map_err(from_arrow)?;
             Sink::ArrowFile(batches, Box::new(writer))
         }
         OutForm::Parquet => {
@@ -304,7 +304,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: OutputFile) -> io::R
                 .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned());
             let schema = schema.clone();
             let writer = ArrowWriter::try_new(out, schema, Some(properties.build()));
-            Sink::Parquet(batches, Box::new(writer.map_err(of_parquet)?))
+            Sink::Parquet(batches, Box::new(writer.map_err(from_parquet)?))
         }
         _ => {
             if let Some(header) = lines.header() {
@@ -377,8 +377,8 @@ fn rewrite(
         bytes: written.bytes,
         findings: findings(&file).len(),
     })?;
-    let is_less = written.unreadable > 0 || !written.channels_left_out.is_empty();
-    Ok(Exit::ProblemsFound.when(is_damaged || is_less))
+    let is_incomplete = written.unreadable > 0 || !written.channels_left_out.is_empty();
+    Ok(Exit::ProblemsFound.when(is_damaged || is_incomplete))
 }
 
 /// Removes the index file of an earlier file, because it does not belong to the new one.

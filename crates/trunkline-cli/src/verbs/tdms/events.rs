@@ -48,7 +48,7 @@ pub(crate) enum TdmsEvent {
         file: String,
         /// The file that was cut.
         #[serde(skip)]
-        of: String,
+        original: String,
     },
     /// `repair` has written the index file.
     TdmsIndexWritten {
@@ -146,7 +146,7 @@ impl Display for TdmsEvent {
             } => {
                 let findings = match findings {
                     0 => "nothing wrong".to_owned(),
-                    many => counted(*many as u64, "finding"),
+                    count => counted(*count as u64, "finding"),
                 };
                 let (segments, channels) =
                     (counted(*segments, "segment"), counted(*channels, "channel"));
@@ -161,11 +161,12 @@ impl Display for TdmsEvent {
                 }
             }
             Self::TdmsRepaired(repaired) => f.write_str(&repaired.text),
-            Self::TdmsKept { file, of } => {
-                let (of, kept) = (escaped(of), escaped(file));
+            Self::TdmsKept { file, original } => {
+                let (original, cut_file) = (escaped(original), escaped(file));
                 write!(
                     f,
-                    "the removed part is kept in {kept}; `cat {of} {kept}` restores the original file"
+                    "the removed part is kept in {cut_file}; `cat {original} {cut_file}` restores the \
+                     original file"
                 )
             }
             Self::TdmsIndexWritten { file } => write!(f, "{}: rewritten", escaped(file)),

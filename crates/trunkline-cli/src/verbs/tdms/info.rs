@@ -17,7 +17,7 @@ use crate::settings::Columns;
 use crate::verbs::stream::units::bytes_text;
 use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Show the contents of a file: groups, channels, properties
+/// Show the groups, channels and properties of a file
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to read
@@ -36,10 +36,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if context.settings.is_json() {
         context.list([Contents::of(&file, args, &choice, context)?])?;
         report_defects(&file, &args.file, context)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let is_wide = context.settings.columns == Columns::Wide;
-    if context.settings.form.is_for_people() && context.settings.columns != Columns::Terse {
+    if context.settings.output_format.is_for_people() && context.settings.columns != Columns::Terse
+    {
         context.terminal.line(&headline(&file, args)?)?;
         if is_wide {
             for path in file.paths().filter(|path| !path.is_channel()) {
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         }
     }
-    let chosen = || file.channels().filter(|one| choice.has(one.path()));
+    let chosen = || file.channels().filter(|channel| choice.has(channel.path()));
     context.list(chosen().map(|channel| Contained::of(&channel, context)))?;
     if is_wide {
         for channel in chosen() {
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
     }
     report_defects(&file, &args.file, context)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// The line of `tdms info` with --json.
@@ -182,8 +183,8 @@ fn size<R: ReadAt>(file: &TdmsFile<R>) -> Result<u64, Problem> {
 
 fn type_text<R: ReadAt>(channel: &Channel<'_, R>) -> String {
     match (channel.data_type(), channel.scalers()) {
-        (TdmsType::Daqmx, [one]) => format!("DAQmx {}", one.data_type),
-        (TdmsType::Daqmx, many) => format!("DAQmx, {} scalers", many.len()),
+        (TdmsType::Daqmx, [scaler]) => format!("DAQmx {}", scaler.data_type),
+        (TdmsType::Daqmx, scalers) => format!("DAQmx, {} scalers", scalers.len()),
         (other, _) => other.to_string(),
     }
 }
@@ -240,9 +241,10 @@ fn value_json(value: &PropertyValue) -> Json {
     }
 }
 
-fn all_json(properties: Option<&Properties>) -> Map<String, Json> {
-    let all = properties.into_iter().flatten();
-    all.map(|(name, value)| (name.to_str().into_owned(), value_json(value)))
+fn properties_json(properties: Option<&Properties>) -> Map<String, Json> {
+    let properties = properties.into_iter().flatten();
+    properties
+        .map(|(name, value)| (name.to_str().into_owned(), value_json(value)))
         .collect()
 }
 
@@ -257,7 +259,7 @@ impl Contents {
         let groups = file
             .paths()
             .filter(|path| matches!(path, ObjectPath::Group(_)));
-        let channels = file.channels().filter(|one| choice.has(one.path()));
+        let channels = file.channels().filter(|channel| choice.has(channel.path()));
         Ok(Self {
             file: args.file.display().to_string(),
             bytes: size(file)?,
@@ -267,14 +269,16 @@ impl Contents {
             sums: sums_of(&args.file).is_some(),
             findings: findings(file).len() as u64 + report.findings_dropped,
             bytes_lost: report.bytes_lost,
-            properties: all_json(file.properties(&ObjectPath::File)),
+            properties: properties_json(file.properties(&ObjectPath::File)),
             groups: groups
                 .map(|path| Group {
                     name: path.name().to_str().into_owned(),
-                    properties: all_json(file.properties(path)),
+                    properties: properties_json(file.properties(path)),
                 })
                 .collect(),
-            channels: channels.map(|one| Contained::of(&one, context)).collect(),
+            channels: channels
+                .map(|channel| Contained::of(&channel, context))
+                .collect(),
         })
     }
 }
@@ -293,10 +297,10 @@ impl Contained {
             values: context.settings.values.int_or_text(channel.len()),
             unit: unit(channel).unwrap_or_default().into_owned(),
             interval: channel.waveform().map(|waveform| waveform.increment),
-            begins: Axis::of_one(channel).map(|axis| axis.at(0).json()),
+            begins: Axis::of_channel(channel).map(|axis| axis.at(0).json()),
             scaled,
             not_scaled,
-            properties: all_json(Some(channel.properties())),
+            properties: properties_json(Some(channel.properties())),
         }
     }
 }

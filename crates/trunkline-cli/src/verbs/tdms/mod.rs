@@ -32,13 +32,13 @@ use crate::{CliError, Context, Exit};
 
 /// Read, check, repair and convert TDMS files
 ///
-/// `tdms` needs no engine. A channel is named `group/channel`; `%2F`, `%23`, `%25` and `%2A` stand
-/// for `/`, `#`, `%` and `*` in the names of the file. A name as the file writes it,
-/// `/'group'/'channel'`, is accepted too, and so is `boiler/level/value` if `boiler/level` is a
+/// `tdms` needs no engine. A channel is named `group/channel`. If a group or channel name contains
+/// `/`, `#`, `%` or `*`, write `%2F`, `%23`, `%25` or `%2A` instead. The path syntax of TDMS,
+/// `/'group'/'channel'`, is also accepted, and so is `boiler/level/value` if `boiler/level` is a
 /// recorded variable.
 ///
-/// A file of any size is read in pieces. A file that was not closed, or whose end is missing, is
-/// read as far as possible, and a message names what is missing.
+/// Files are read in pieces, so they can be of any size. A file that was not closed, or whose end
+/// is missing, is read as far as possible, and a message describes the missing part.
 ///
 /// If `x.tdms.sums`, which `record start --sums` writes, is next to `x.tdms`, `verify`, `repair`,
 /// `convert` and `defrag` compare every segment with its checksum.
@@ -67,7 +67,7 @@ struct RowArgs {
     #[arg(long, value_name = "PATTERN")]
     channel: Vec<String>,
 
-    /// Start at this row: a number from 0, a time since the first row such as 1.5s, or a time
+    /// Start at this row: a row number from 0, a time since the first row such as 1.5s, or a time
     /// such as 2026-11-20T21:39:04, 14:30 or yesterday; in a recording of several variables, times
     /// also need a --channel that selects one group
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
@@ -86,7 +86,7 @@ struct RowArgs {
     )]
     count: Option<u64>,
 
-    /// Keep numbers as recorded, without scaling
+    /// Use the stored numbers, without scaling
     #[arg(long)]
     raw: bool,
 

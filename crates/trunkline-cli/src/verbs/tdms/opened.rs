@@ -16,15 +16,15 @@ use crate::{CliError, Context, Problem};
 
 const INDEX_TAG: [u8; 4] = *b"TDSh";
 
-const SAID_MAX: usize = 3;
+const REPORTED_MAX: usize = 3;
 
 /// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
 /// opening some of them blocks.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
-    let there = fs::metadata(path)?;
-    match there.is_file() {
+    let metadata = fs::metadata(path)?;
+    match metadata.is_file() {
         true => File::open(path),
-        false if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        false if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         false => Err(io::Error::other("it is not a regular file")),
     }
 }
@@ -131,8 +131,9 @@ pub(super) fn index_name(path: &Path) -> PathBuf {
 /// Returns all defects in the data of a file; an unused index file is not one.
 pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
     let report = file.report();
-    let all = report.incomplete.into_iter().chain(report.findings);
-    all.filter(|finding| finding.fault != Fault::StaleIndex)
+    let findings = report.incomplete.into_iter().chain(report.findings);
+    findings
+        .filter(|finding| finding.fault != Fault::StaleIndex)
         .cloned()
         .collect()
 }
@@ -155,7 +156,7 @@ pub(super) fn report_defects(
         .report()
         .findings
         .iter()
-        .any(|one| one.fault == Fault::StaleIndex)
+        .any(|finding| finding.fault == Fault::StaleIndex)
     {
         let index = escaped_path(&index_name(path));
         let line = format!(
@@ -165,17 +166,17 @@ pub(super) fn report_defects(
         context.note_with_code("stale-index", &line)?;
     }
     let findings = findings(file);
-    let mut said: Vec<String> = findings
+    let mut descriptions: Vec<String> = findings
         .iter()
-        .take(SAID_MAX)
+        .take(REPORTED_MAX)
         .map(|finding| escaped(&finding.to_string()))
         .collect();
-    if findings.len() > SAID_MAX {
-        said.push(format!("{} more findings", findings.len() - SAID_MAX));
+    if findings.len() > REPORTED_MAX {
+        descriptions.push(format!("{} more findings", findings.len() - REPORTED_MAX));
     }
     let hint = "`trunkline tdms verify` shows what to do";
-    for what in said {
-        let line = format!("{}: {what}", escaped_path(path));
+    for description in descriptions {
+        let line = format!("{}: {description}", escaped_path(path));
         context.terminal.note(&match context.settings.is_json() {
             true => json(&Problem::from_message("finding", line).with_hint(hint)),
             false => line,

@@ -22,7 +22,7 @@ pub(crate) struct OutputFile {
     meter: Meter,
     pub(crate) bytes: u64,
     /// Completed fraction of the work, from 0 to 1, if known.
-    pub(crate) done: Option<f64>,
+    pub(crate) progress: Option<f64>,
     pub(crate) expected: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl OutputFile {
             meter: Meter::new(context.clock.now()),
             context,
             bytes: 0,
-            done: None,
+            progress: None,
             expected: None,
         })
     }
@@ -72,12 +72,13 @@ impl OutputFile {
         let Some(rate) = self.meter.rate(now, self.bytes, terminal) else {
             return;
         };
-        let of_bytes = self.expected.filter(|all| *all > 0);
-        let of_bytes = of_bytes.map(|all| self.bytes as f64 / all as f64);
-        let done = self.done.or(of_bytes).map(|done| done.min(1.0) * 100.0);
-        let done = done.map_or_else(String::new, |done| format!("{done:3.0} %   "));
+        let expected = self.expected.filter(|expected| *expected > 0);
+        let of_expected = expected.map(|expected| self.bytes as f64 / expected as f64);
+        let progress = self.progress.or(of_expected);
+        let percent = progress.map(|progress| progress.min(1.0) * 100.0);
+        let percent = percent.map_or_else(String::new, |percent| format!("{percent:3.0} %   "));
         let (bytes, rate) = (bytes_text(self.bytes as f64), rate_text(rate));
-        terminal.progress(&format!("{done}{bytes} written   {rate}"));
+        terminal.progress(&format!("{percent}{bytes} written   {rate}"));
     }
 }
 
@@ -128,8 +129,8 @@ fn new_file(
         return Ok(NewFile::InPlace(context.terminal.binary_output()?));
     }
     if let Some(source) = source
-        && let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
-        && (there.dev(), there.ino()) == (source.dev(), source.ino())
+        && let (Ok(destination), Ok(source)) = (fs::metadata(path), fs::metadata(source))
+        && (destination.dev(), destination.ino()) == (source.dev(), source.ino())
     {
         let sentence = format!(
             "{} is both FILE and OUT; choose another OUT",

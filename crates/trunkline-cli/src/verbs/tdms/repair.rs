@@ -26,9 +26,9 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// Cut off the incomplete or damaged end of a file
 ///
 /// Without OUT, the command truncates FILE and saves the removed part as `FILE.cut`; the bytes
-/// before the cut do not change. With OUT, it writes the repaired file to OUT, which keeps more
-/// values, and FILE does not change. Damage elsewhere in the file stays: `tdms defrag` writes a
-/// copy without it.
+/// before the cut do not change. With OUT, the command writes the repaired file to OUT, which keeps
+/// more values, and does not change FILE. Damage elsewhere in the file is not repaired; `tdms
+/// defrag` writes a copy without the damaged parts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to repair
@@ -90,20 +90,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let problem = Problem::from_message("nothing-left", message);
         return Err(problem.with_hint(nothing_left(&file, args)?).into());
     }
-    let others = findings(&file).len().saturating_sub(1);
-    let others = others + remaining_findings(compared.as_ref(), repair.length);
+    let other_findings = findings(&file).len().saturating_sub(1);
+    let other_findings = other_findings + remaining_findings(compared.as_ref(), repair.length);
     if args.dry_run {
-        report_repair(&repair, args, others, context)?;
+        report_repair(&repair, args, other_findings, context)?;
         return Ok(Exit::ProblemsFound);
     }
     match &args.out {
         None => {
-            let kept = keep(path, &file, &repair, args.force)?;
+            let cut_file = save_cut(path, &file, &repair, args.force)?;
             cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
-            if let Some(kept) = kept {
+            if let Some(cut_file) = cut_file {
                 context.notify(&TdmsEvent::TdmsKept {
-                    file: kept.display().to_string(),
-                    of: path.display().to_string(),
+                    file: cut_file.display().to_string(),
+                    original: path.display().to_string(),
                 })?;
             }
             renew_index(path, context)?;
@@ -119,8 +119,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
         }
     }
-    report_repair(&repair, args, others, context)?;
-    Ok(Exit::ProblemsFound.when(others > 0))
+    report_repair(&repair, args, other_findings, context)?;
+    Ok(Exit::ProblemsFound.when(other_findings > 0))
 }
 
 fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
@@ -172,7 +172,10 @@ fn open(args: &Args) -> Result<Opened, Problem> {
 fn remaining_findings(compared: Option<&Compared>, length: u64) -> usize {
     compared.map_or(0, |compared| {
         let findings = &compared.check.findings;
-        findings.iter().filter(|one| one.position < length).count()
+        findings
+            .iter()
+            .filter(|finding| finding.position < length)
+            .count()
     })
 }
 
@@ -184,7 +187,7 @@ fn nothing_to_cut(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let path = args.file.as_path();
-    let mut renewed = false;
+    let mut is_index_written = false;
     // With OUT, neither FILE nor the files beside it are changed.
     if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
         let verified = file.verify(Some(&source(&index)?));
@@ -199,30 +202,30 @@ fn nothing_to_cut(
                 return Ok(Exit::ProblemsFound);
             }
             renew_index(path, context)?;
-            renewed = true;
+            is_index_written = true;
         }
     }
     let strings = file.damaged_strings();
     let strings = strings.map_err(|error| not_readable(path, &error))?;
-    let others =
+    let other_findings =
         (findings(file).len() + strings.len() + remaining_findings(compared, u64::MAX)) as u64;
-    if !renewed {
+    if !is_index_written {
         let (path_shown, not_written) = (escaped_path(path), out_not_written(args));
-        let summary = match others {
+        let summary = match other_findings {
             0 => format!("{path_shown}: there is nothing to repair{not_written}"),
             _ => format!(
                 "{path_shown}: its end is intact; {} remain, which `trunkline tdms verify` \
                  lists{not_written}",
-                counted(others, "finding"),
+                counted(other_findings, "finding"),
             ),
         };
         context.notify(&TdmsEvent::TdmsRepaired(Repaired {
             done: Some("nothing"),
-            findings: Some(others as usize),
+            findings: Some(other_findings as usize),
             ..Repaired::new(path, summary)
         }))?;
     }
-    Ok(Exit::ProblemsFound.when(others > 0))
+    Ok(Exit::ProblemsFound.when(other_findings > 0))
 }
 
 fn out_not_written(args: &Args) -> String {
@@ -233,7 +236,7 @@ fn out_not_written(args: &Args) -> String {
 fn report_repair(
     repair: &Repair,
     args: &Args,
-    others: usize,
+    other_findings: usize,
     context: &Context,
 ) -> Result<(), CliError> {
     let (is_cut, are_removed) = match args.dry_run {
@@ -245,9 +248,9 @@ fn report_repair(
         .as_ref()
         .map(|out| format!(", in {}", escaped_path(out)));
     let into = into.unwrap_or_default();
-    let remaining = match others {
+    let remaining = match other_findings {
         0 => String::new(),
-        many => format!("; {} remain", counted(many as u64, "finding")),
+        count => format!("; {} remain", counted(count as u64, "finding")),
     };
     let summary = format!(
         "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{remaining}",
@@ -267,14 +270,14 @@ fn report_repair(
             bytes_lost: repair.bytes_lost,
             values_lost: repair.values_lost,
         }),
-        findings: Some(others),
+        findings: Some(other_findings),
         ..Repaired::new(&args.file, summary)
     }))
 }
 
 fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
-    let before = repair.length.saturating_add(repair.bytes_lost);
-    if file.source().byte_len()? != before {
+    let expected_length = repair.length.saturating_add(repair.bytes_lost);
+    if file.source().byte_len()? != expected_length {
         return Err(io::Error::other(
             "the file has changed meanwhile; another program writes to it",
         ));
@@ -292,19 +295,19 @@ fn cut_name(path: &Path) -> PathBuf {
 
 /// Saves the bytes that will be cut off to a separate file, and syncs it. Saves nothing if they are
 /// only the remains of a killed recorder: the lead-in of the next segment, and zeros.
-fn keep(
+fn save_cut(
     path: &Path,
     file: &TdmsFile<File>,
     repair: &Repair,
     is_forced: bool,
 ) -> Result<Option<PathBuf>, Problem> {
-    let kept = cut_name(path);
-    let unkept = |error: &io::Error| {
-        let mut problem = failed(&kept, "cannot be written, and nothing is cut", error);
+    let cut_file = cut_name(path);
+    let not_saved = |error: &io::Error| {
+        let mut problem = failed(&cut_file, "cannot be written, and nothing is cut", error);
         if error.kind() == io::ErrorKind::AlreadyExists {
             problem.message = format!(
                 "{} already exists, with the bytes that an earlier repair cut off",
-                escaped_path(&kept)
+                escaped_path(&cut_file)
             );
             problem.hint = Some("move it, overwrite it with --force, or name OUT".to_owned());
         }
@@ -315,12 +318,12 @@ fn keep(
     let lead_in_bytes = if is_unwritten { LEAD_IN_BYTES } else { 0 };
     let mut pieces = Pieces {
         file,
-        at: repair.length.saturating_add(lead_in_bytes),
+        position: repair.length.saturating_add(lead_in_bytes),
         end,
         piece: Vec::new(),
     };
     let mut is_zero = true;
-    while let Some(piece) = pieces.next().map_err(|error| unkept(&error))? {
+    while let Some(piece) = pieces.next().map_err(|error| not_saved(&error))? {
         is_zero &= piece.iter().all(|byte| *byte == 0);
         if !is_zero {
             break;
@@ -335,10 +338,10 @@ fn keep(
         true => options.create(true).truncate(true),
         false => options.create_new(true),
     };
-    let mut out = options.open(&kept).map_err(|error| unkept(&error))?;
-    pieces.at = repair.length;
+    let mut out = options.open(&cut_file).map_err(|error| not_saved(&error))?;
+    pieces.position = repair.length;
     let mut copied = Ok(());
-    while let Some(piece) = pieces.next().map_err(|error| unkept(&error))? {
+    while let Some(piece) = pieces.next().map_err(|error| not_saved(&error))? {
         copied = out.write_all(piece);
         if copied.is_err() {
             break;
@@ -346,26 +349,28 @@ fn keep(
     }
     copied
         .and_then(|()| out.sync_all())
-        .map_err(|error| unkept(&error))?;
-    Ok(Some(kept))
+        .map_err(|error| not_saved(&error))?;
+    Ok(Some(cut_file))
 }
 
 struct Pieces<'a> {
     file: &'a TdmsFile<File>,
-    at: u64,
+    position: u64,
     end: u64,
     piece: Vec<u8>,
 }
 
 impl Pieces<'_> {
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        let left = self.end.saturating_sub(self.at);
-        self.piece.resize(left.min(PIECE_BYTES) as usize, 0);
+        let remaining = self.end.saturating_sub(self.position);
+        self.piece.resize(remaining.min(PIECE_BYTES) as usize, 0);
         if self.piece.is_empty() {
             return Ok(None);
         }
-        self.file.source().read_exact_at(&mut self.piece, self.at)?;
-        self.at += self.piece.len() as u64;
+        self.file
+            .source()
+            .read_exact_at(&mut self.piece, self.position)?;
+        self.position += self.piece.len() as u64;
         Ok(Some(&self.piece))
     }
 }
@@ -386,30 +391,32 @@ fn copy(
     out.expected = Some(repair.length);
     let watch = out.watch();
     let mut piece = Vec::new();
-    let mut at = 0;
-    while at < repair.length {
-        piece.resize((repair.length - at).min(PIECE_BYTES) as usize, 0);
+    let mut position = 0;
+    while position < repair.length {
+        piece.resize((repair.length - position).min(PIECE_BYTES) as usize, 0);
         file.source()
-            .read_exact_at(&mut piece, at)
+            .read_exact_at(&mut piece, position)
             .map_err(|error| failed(&args.file, "cannot be read", &error))?;
-        patch(&mut piece, at, repair);
+        patch(&mut piece, position, repair);
         if let Err(error) = out.write_all(&piece) {
             return watch.failed(path, &error).map(Some);
         }
-        at += piece.len() as u64;
+        position += piece.len() as u64;
     }
     out.finish(path)?;
     Ok(None)
 }
 
 /// Overwrites the bytes of the patch that lie in this piece.
-fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
-    let Some((position, bytes)) = repair.patch else {
+fn patch(piece: &mut [u8], position: u64, repair: &Repair) {
+    let Some((patch_position, bytes)) = repair.patch else {
         return;
     };
-    for (byte, place) in bytes.into_iter().zip(position..) {
-        let place = place.checked_sub(at).and_then(|n| usize::try_from(n).ok());
-        if let Some(old) = place.and_then(|place| piece.get_mut(place)) {
+    for (byte, target) in bytes.into_iter().zip(patch_position..) {
+        let offset = target
+            .checked_sub(position)
+            .and_then(|n| usize::try_from(n).ok());
+        if let Some(old) = offset.and_then(|offset| piece.get_mut(offset)) {
             *old = byte;
         }
     }
@@ -432,7 +439,7 @@ fn renew_index(path: &Path, context: &Context) -> Result<(), CliError> {
     })
 }
 
-fn failed(path: &Path, what: &str, error: &io::Error) -> Problem {
-    let sentence = format!("{} {what}: {}", escaped_path(path), folder_reason(error));
+fn failed(path: &Path, problem: &str, error: &io::Error) -> Problem {
+    let sentence = format!("{} {problem}: {}", escaped_path(path), folder_reason(error));
     Problem::failed("not-repaired", sentence)
 }

@@ -24,13 +24,13 @@ pub(super) struct Axis {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum When {
+pub(super) enum RowTime {
     Time(Timestamp),
     /// The axis has no start time: only a distance is known, in the unit of the axis.
     Distance(f64),
 }
 
-impl When {
+impl RowTime {
     pub(super) fn json(self) -> Json {
         match self {
             Self::Time(time) => Json::from(time.to_string()),
@@ -62,7 +62,7 @@ impl Axis {
         is_common.then(|| Self::new(first)).flatten()
     }
 
-    pub(super) fn of_one<R: ReadAt>(channel: &Channel<'_, R>) -> Option<Self> {
+    pub(super) fn of_channel<R: ReadAt>(channel: &Channel<'_, R>) -> Option<Self> {
         channel.waveform().and_then(Self::new)
     }
 
@@ -80,16 +80,16 @@ impl Axis {
         })
     }
 
-    pub(super) fn at(&self, row: u64) -> When {
+    pub(super) fn at(&self, row: u64) -> RowTime {
         let distance = self.offset + row as f64 * self.increment;
         match self.start {
-            None => When::Distance(distance),
+            None => RowTime::Distance(distance),
             Some(start) => {
                 // Add whole seconds separately, so that rounding does not lose nanoseconds.
                 let nanos = (distance.fract() * NANOS).round() as i64;
-                let whole = (distance.trunc() as i64).saturating_mul(NANOS as i64);
-                let time = Timestamp::from_nanos(start).saturating_add_nanos(whole);
-                When::Time(time.saturating_add_nanos(nanos))
+                let whole_seconds = (distance.trunc() as i64).saturating_mul(NANOS as i64);
+                let time = Timestamp::from_nanos(start).saturating_add_nanos(whole_seconds);
+                RowTime::Time(time.saturating_add_nanos(nanos))
             }
         }
     }
@@ -105,13 +105,13 @@ impl Axis {
             }
         };
         let row = seconds / self.increment;
-        let near = row.round();
+        let nearest = row.round();
         // A bound very close to a row means that row, despite the rounding of the division.
-        let slack = (1e-9 * row.abs())
+        let tolerance = (1e-9 * row.abs())
             .max(0.5 / NANOS / self.increment)
             .min(0.5);
-        let row = match (row - near).abs() <= slack {
-            true => near,
+        let row = match (row - nearest).abs() <= tolerance {
+            true => nearest,
             false => row.ceil(),
         };
         // Saturates at both ends.
@@ -156,24 +156,24 @@ pub(super) fn range<R: ReadAt>(
 ) -> Result<(u64, u64), Problem> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
-    let bound = |end: End, text: &Option<String>, unless: u64| -> Result<u64, Problem> {
+    let bound = |end: End, text: &Option<String>, default: u64| -> Result<u64, Problem> {
         let Some(text) = text else {
-            return Ok(unless);
+            return Ok(default);
         };
         let option = match end {
             End::From => "--from",
             End::To => "--to",
         };
-        let no_row = |what: &str, remedy: Option<&str>| {
+        let no_row = |reason: &str, remedy: Option<&str>| {
             let remedy = remedy.unwrap_or("choose others with --channel, or give row numbers");
-            Problem::usage(format!("{option} {text}: {what}; {remedy}"))
+            Problem::usage(format!("{option} {text}: {reason}; {remedy}"))
         };
         match (Bound::parse(option, text, now)?, axis) {
             (Bound::Row(row), _) => Ok(row),
-            (bound, Some(axis)) => axis.row(bound).map_err(|what| no_row(what, None)),
+            (bound, Some(axis)) => axis.row(bound).map_err(|reason| no_row(reason, None)),
             (bound, None) => {
                 let times = Times::of(file, columns)
-                    .map_err(|no| no_row(&no.what, no.remedy.as_deref()))?;
+                    .map_err(|no_times| no_row(&no_times.reason, no_times.remedy.as_deref()))?;
                 row_by_times(&times, bound, end)
             }
         }
@@ -205,7 +205,7 @@ pub(super) fn report_no_rows<R: ReadAt>(
 ) -> Result<(), CliError> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
-    let what = match (&args.from, &args.to) {
+    let reason = match (&args.from, &args.to) {
         _ if from < to || args.count == Some(0) => return Ok(()),
         (None, None) => return Ok(()),
         (Some(text), _) if from >= len => format!("--from {text} is after all of them"),
@@ -220,7 +220,7 @@ pub(super) fn report_no_rows<R: ReadAt>(
         1 => "the only row is not selected".to_owned(),
         len => format!("none of the {len} rows is selected"),
     };
-    let line = escaped(&format!("{rows}: {what}"));
+    let line = escaped(&format!("{rows}: {reason}"));
     context.note_with_code("no-rows", &line)
 }
 
@@ -273,7 +273,7 @@ mod tests {
         for increment in [1e-6, 0.001, 1.0 / 48_000.0, 0.1, 7.0] {
             let sut = axis(Some(1_767_225_600_123_456_789), -0.25, increment);
             for row in [0, 1, 2, 999, 1_000_003, 86_400_000] {
-                let When::Time(time) = sut.at(row) else {
+                let RowTime::Time(time) = sut.at(row) else {
                     panic!("it has a start")
                 };
                 let found = sut.row(Bound::Time(time.as_nanos()));

@@ -37,8 +37,9 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
     };
     let sums = source(&sums_path)?;
     let compared = SumsCheck::of(file.source(), &sums).and_then(|check| {
-        let places: Vec<u64> = check.findings.iter().map(|one| one.position).collect();
-        let segments = file.segments_of(&places)?;
+        let positions = check.findings.iter().map(|finding| finding.position);
+        let positions: Vec<u64> = positions.collect();
+        let segments = file.segments_of(&positions)?;
         Ok((check, segments))
     });
     let (check, segments) = compared.map_err(|error| {
@@ -64,7 +65,7 @@ pub(crate) fn report_checksums(
         return Ok(false);
     };
     let findings = compared.check.findings.iter();
-    let wrong = findings.filter(|one| matches!(one.fault, Fault::WrongSum { .. }));
+    let wrong = findings.filter(|finding| matches!(finding.fault, Fault::WrongSum { .. }));
     let wrong: Vec<&Finding> = wrong.collect();
     let Some(first) = wrong.first() else {
         return Ok(false);
@@ -74,7 +75,7 @@ pub(crate) fn report_checksums(
         escaped_path(path),
         match wrong.len() {
             1 => "1 segment does not match its checksum, at byte".to_owned(),
-            many => format!("{many} segments do not match their checksums, the first at byte"),
+            count => format!("{count} segments do not match their checksums, the first at byte"),
         },
         first.position
     );
@@ -96,20 +97,23 @@ impl Compared {
             UncheckedSegments::Cut => check.good_to,
             UncheckedSegments::Keep => check.first_wrong?,
         };
-        let behind = check.findings.iter().filter(|one| one.position >= end);
+        let after_cut = check
+            .findings
+            .iter()
+            .filter(|finding| finding.position >= end);
         // Check that the part after the cut consists only of bytes that no checksum confirms.
-        let bad: u64 = behind
-            .map(|one| match one.fault {
+        let unconfirmed: u64 = after_cut
+            .map(|finding| match finding.fault {
                 Fault::WrongSum { bytes } => bytes,
                 Fault::NoSum { bytes } => match unchecked {
                     UncheckedSegments::Cut => bytes,
                     UncheckedSegments::Keep => 0,
                 },
-                Fault::SummedBeyondEnd { .. } => length.saturating_sub(one.position),
+                Fault::SummedBeyondEnd { .. } => length.saturating_sub(finding.position),
                 _ => 0,
             })
             .sum();
-        (end < length && bad >= length - end).then_some(end)
+        (end < length && unconfirmed >= length - end).then_some(end)
     }
 
     /// Removes the checksums of the part cut off the file, which now has `length` bytes. If it is

@@ -8,8 +8,8 @@ use trunkline_types::{DataType, Value};
 use super::blocks::Block;
 use super::columns::{Column, cell_type};
 use super::opened::escaped;
-use super::rows::{Axis, When};
-use crate::arguments::Form;
+use super::rows::{Axis, RowTime};
+use crate::arguments::OutputFormat;
 use crate::output::csv;
 use crate::output::record::{self, JsonSchema, Serialize};
 use crate::output::times::TimeColumn;
@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    form: Form,
+    format: OutputFormat,
     names: Vec<String>,
     types: Vec<DataType>,
     axis: Option<Axis>,
@@ -54,14 +54,14 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new<R: ReadAt>(
-        form: Form,
+        format: OutputFormat,
         columns: &[Column<'_, R>],
         axis: Option<Axis>,
         times: Option<TimeColumn>,
         style: ValueStyle,
     ) -> Self {
         Self {
-            form,
+            format,
             names: columns.iter().map(|column| column.name.clone()).collect(),
             types: columns.iter().map(|c| cell_type(c.data_type)).collect(),
             axis,
@@ -74,7 +74,7 @@ impl Lines {
 
     /// If `is_wanted`, puts a `'` before text cells of CSV that begin like a formula.
     pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
-        self.is_guarded = is_wanted && self.form == Form::Csv;
+        self.is_guarded = is_wanted && self.format == OutputFormat::Csv;
         self
     }
 
@@ -84,20 +84,22 @@ impl Lines {
         block: &Block,
         mut out: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.form.is_json() {
+        if self.format.is_json() {
             return (0..block.rows)
-                .try_for_each(|at| out(&escape(&record::json(&self.row(block, at)))));
+                .try_for_each(|index| out(&escape(&record::json(&self.row(block, index)))));
         }
-        let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
-        if self.form != Form::Table {
+        let mut lines: Vec<Vec<String>> = (0..block.rows)
+            .map(|index| self.cells(block, index))
+            .collect();
+        if self.format != OutputFormat::Table {
             return lines.iter().try_for_each(|line| out(&self.joined(line)));
         }
         let is_first = self.widths.is_empty();
         if is_first {
             lines.insert(0, self.header_cells());
             self.widths = (0..lines[0].len())
-                .map(|at| {
-                    let cells = lines.iter().filter_map(|line| line.get(at));
+                .map(|index| {
+                    let cells = lines.iter().filter_map(|line| line.get(index));
                     let widest = cells.map(|cell| width(cell)).max();
                     widest.unwrap_or(0).min(WIDTH_MAX)
                 })
@@ -114,15 +116,17 @@ impl Lines {
     /// Returns the header line, if the first block does not include it.
     pub(super) fn header(&self) -> Option<String> {
         let cells = self.header_cells();
-        match self.form {
-            Form::Csv | Form::Plain if !cells.is_empty() => Some(self.joined(&cells)),
+        match self.format {
+            OutputFormat::Csv | OutputFormat::Plain if !cells.is_empty() => {
+                Some(self.joined(&cells))
+            }
             _ => None,
         }
     }
 
     fn joined(&self, cells: &[String]) -> String {
-        match self.form {
-            Form::Csv => {
+        match self.format {
+            OutputFormat::Csv => {
                 let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
                 match cells.as_slice() {
                     // A parser would skip an empty row.
@@ -141,19 +145,19 @@ impl Lines {
         time.into_iter().chain(names).collect()
     }
 
-    fn cells(&mut self, block: &Block, at: usize) -> Vec<String> {
-        let time = self.time(block.first + at as u64);
+    fn cells(&mut self, block: &Block, row: usize) -> Vec<String> {
+        let time = self.time(block.first + row as u64);
         let cells = self.types.iter().enumerate();
-        let cells = cells.map(|(column, ty)| self.safe(self.text(block.cell(column, at), ty)));
+        let cells = cells.map(|(column, ty)| self.safe(self.text(block.cell(column, row), ty)));
         time.into_iter().chain(cells).collect()
     }
 
     fn time(&mut self, row: u64) -> Option<String> {
-        let when = self.axis?.at(row);
-        match (when, &mut self.times) {
-            (When::Time(time), Some(column)) => Some(column.text("", time.into())),
-            (When::Time(time), None) => Some(time.to_string()),
-            (When::Distance(distance), _) => Some(distance.to_string()),
+        let row_time = self.axis?.at(row);
+        match (row_time, &mut self.times) {
+            (RowTime::Time(time), Some(column)) => Some(column.text("", time.into())),
+            (RowTime::Time(time), None) => Some(time.to_string()),
+            (RowTime::Distance(distance), _) => Some(distance.to_string()),
         }
     }
 
@@ -166,7 +170,7 @@ impl Lines {
 
     /// Escapes text for people, so that it cannot move the cursor or start another column.
     fn safe(&self, text: String) -> String {
-        match self.form.is_for_people() {
+        match self.format.is_for_people() {
             true => escaped(&text),
             false => text,
         }
@@ -176,18 +180,18 @@ impl Lines {
         match cell {
             None => String::new(),
             Some(Value::String(text)) if self.is_guarded => self.guarded(&text),
-            Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
+            Some(value) if self.format == OutputFormat::Csv => csv::cell(&value, ty, self.style),
             // Unchanged: `safe` escapes it.
             Some(Value::String(text)) => text.to_string(),
             Some(value) => self.style.text(&value, ty, None),
         }
     }
 
-    fn row(&self, block: &Block, at: usize) -> Row {
-        let row = block.first + at as u64;
+    fn row(&self, block: &Block, row_in_block: usize) -> Row {
+        let row = block.first + row_in_block as u64;
         let (mut values, mut special) = (Map::new(), Map::new());
         for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
-            let value = match block.cell(column, at) {
+            let value = match block.cell(column, row_in_block) {
                 // The channel has ended, or the cell is unreadable.
                 None => continue,
                 Some(Value::String(text)) => Json::from(text.to_string()),

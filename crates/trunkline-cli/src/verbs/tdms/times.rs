@@ -12,41 +12,47 @@ use crate::Problem;
 const TIME: &str = "time";
 
 /// Properties of a group that give the number of initial rows that are older than the file.
-const FROM_BEFORE: [&str; 2] = ["initial_rows", "carried_rows"];
+const OLDER_ROWS: [&str; 2] = ["initial_rows", "carried_rows"];
 
 const NANOS: f64 = 1e9;
 
-const BLOCK: u64 = 1 << 16;
+const BLOCK_ROWS: u64 = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Times<'a, R> {
     channel: Channel<'a, R>,
     /// Number of initial rows that are older than the file.
-    from_before: u64,
+    older_rows: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct NoTimes {
-    pub(super) what: String,
+    pub(super) reason: String,
     pub(super) remedy: Option<String>,
 }
 
 impl<'a, R: ReadAt> Times<'a, R> {
     pub(super) fn of(file: &'a TdmsFile<R>, columns: &[Column<'a, R>]) -> Result<Self, NoTimes> {
-        let no = |what: String| NoTimes { what, remedy: None };
-        let groups = columns.iter().filter_map(|one| one.channel.path().parent());
+        let no_times = |reason: String| NoTimes {
+            reason,
+            remedy: None,
+        };
+        let groups = columns
+            .iter()
+            .filter_map(|column| column.channel.path().parent());
         let groups: BTreeSet<ObjectPath> = groups.collect();
         let times = |group: &ObjectPath| {
             let times = file.channel(&ObjectPath::channel(group.name(), TIME))?;
             (times.data_type() == TdmsType::Time).then_some(times)
         };
-        let Some((group, channel)) = groups.iter().find_map(|one| Some((one, times(one)?))) else {
-            return Err(no("the channels do not share a waveform".to_owned()));
+        let Some((group, channel)) = groups.iter().find_map(|group| Some((group, times(group)?)))
+        else {
+            return Err(no_times("the channels do not share a waveform".to_owned()));
         };
         if groups.len() > 1 {
             let group = escaped(&name_of(group));
             return Err(NoTimes {
-                what: "the channels belong to several groups, each with its own times".to_owned(),
+                reason: "the channels belong to several groups, each with its own times".to_owned(),
                 remedy: Some(format!(
                     "choose one with --channel, such as '{group}/*', or give row numbers"
                 )),
@@ -62,15 +68,17 @@ impl<'a, R: ReadAt> Times<'a, R> {
         };
         if let Some(column) = columns.iter().find(has_elements) {
             let name = escaped(&column.name);
-            return Err(no(format!("{name} does not have one value for each time")));
+            return Err(no_times(format!(
+                "{name} does not have one value for each time"
+            )));
         }
         let properties = file.properties(group);
-        let from_before = FROM_BEFORE.iter().filter_map(|name| {
+        let older_rows = OLDER_ROWS.iter().filter_map(|name| {
             let value = properties?.get(name.as_bytes())?;
             value.as_u64()
         });
         Ok(Self {
-            from_before: from_before.max().unwrap_or(0),
+            older_rows: older_rows.max().unwrap_or(0),
             channel,
         })
     }
@@ -78,45 +86,45 @@ impl<'a, R: ReadAt> Times<'a, R> {
     /// Returns the time `seconds` after the first row that is not older than the file. Without rows,
     /// the time is arbitrary.
     pub(super) fn time_after_first(&self, seconds: f64) -> Result<TdmsTime, Problem> {
-        let first = self.from_before.min(self.channel.len().saturating_sub(1));
+        let first = self.older_rows.min(self.channel.len().saturating_sub(1));
         let Some(time) = self.read(first, 1)?.first().copied() else {
             return Ok(TdmsTime::default());
         };
-        let Some(begin) = time.to_timestamp() else {
+        let Some(first_time) = time.to_timestamp() else {
             let sentence = format!("the first row was {time}; give row numbers");
             return Err(Problem::usage(sentence));
         };
         let nanos = (seconds * NANOS).round() as i64;
-        Ok(begin.saturating_add_nanos(nanos).into())
+        Ok(first_time.saturating_add_nanos(nanos).into())
     }
 
     /// Returns the first row that is not before `time`.
     pub(super) fn first_from(&self, time: TdmsTime) -> Result<u64, Problem> {
-        let mut from = None;
-        self.each(|row, at| {
-            from = (at >= time).then_some(row);
-            from.is_none()
+        let mut first = None;
+        self.for_each(|row, row_time| {
+            first = (row_time >= time).then_some(row);
+            first.is_none()
         })?;
-        Ok(from.unwrap_or_else(|| self.channel.len()))
+        Ok(first.unwrap_or_else(|| self.channel.len()))
     }
 
     /// Returns the row after the last one before `time`. Times may decrease where a clock was set back.
     pub(super) fn end_before(&self, time: TdmsTime) -> Result<u64, Problem> {
-        let mut to = 0;
-        self.each(|row, at| {
-            if at < time {
-                to = row + 1;
+        let mut end = 0;
+        self.for_each(|row, row_time| {
+            if row_time < time {
+                end = row + 1;
             }
             true
         })?;
-        Ok(to)
+        Ok(end)
     }
 
     /// Iterates over the times until `wants_more` returns false.
-    fn each(&self, mut wants_more: impl FnMut(u64, TdmsTime) -> bool) -> Result<(), Problem> {
+    fn for_each(&self, mut wants_more: impl FnMut(u64, TdmsTime) -> bool) -> Result<(), Problem> {
         let mut row = 0;
         while row < self.channel.len() {
-            let times = self.read(row, BLOCK)?;
+            let times = self.read(row, BLOCK_ROWS)?;
             if times.is_empty() {
                 break;
             }

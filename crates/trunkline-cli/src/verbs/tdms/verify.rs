@@ -40,10 +40,10 @@ impl Record for Found {
 
 impl Found {
     /// Returns a finding about further findings that are not listed, if there are any.
-    fn dropped(count: u64, of: &str) -> Option<Self> {
+    fn not_listed(count: u64, origin: &str) -> Option<Self> {
         (count > 0).then(|| Self {
             byte: None,
-            what: format!("{}{of} not listed", counted(count, "further finding")),
+            what: format!("{}{origin} not listed", counted(count, "further finding")),
             advice: "correct those above first".to_owned(),
         })
     }
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         .verify(index.as_ref())
         .map_err(|error| not_readable(&args.file, &error))?;
     let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
-    found.extend(Found::dropped(file.report().findings_dropped, ""));
+    found.extend(Found::not_listed(file.report().findings_dropped, ""));
     if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
         found.push(Found {
             byte: None,
@@ -119,19 +119,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     let findings = compared.check.findings.iter().zip(&compared.segments);
     for (finding, segment) in findings {
-        let mut one = Found::from(finding);
+        let mut line = Found::from(finding);
         match (&finding.fault, segment) {
             // These faults are in the checksums, not in the file itself.
             (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
-                one.byte = None;
-                one.what = format!("{}: {}", escaped_path(&compared.path), finding.fault);
+                line.byte = None;
+                line.what = format!("{}: {}", escaped_path(&compared.path), finding.fault);
             }
-            (_, Some(segment)) => one.what = format!("segment {segment}: {}", finding.fault),
+            (_, Some(segment)) => line.what = format!("segment {segment}: {}", finding.fault),
             (_, None) => {}
         }
-        found.push(one);
+        found.push(line);
     }
-    found.extend(Found::dropped(
+    found.extend(Found::not_listed(
         compared.check.findings_dropped,
         " of the checksums",
     ));

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use trunkline_alarm::condition::Input;
-use trunkline_alarm::{Alarm, Change, Event, Machine, Refused};
+use trunkline_alarm::{ActionError, Alarm, Change, Event, Machine};
 use trunkline_types::alarm::{
     AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, KeptAlarm,
 };
@@ -89,7 +89,7 @@ pub enum AlarmRefusal {
     #[error("the variable has no alarm {name}; it has {known}")]
     Unknown { name: String, known: String },
     #[error("{0}")]
-    State(#[from] Refused),
+    State(#[from] ActionError),
     #[error("an alarm can be shelved for 1 second to 30 days")]
     Time,
 }
@@ -189,7 +189,7 @@ impl Entry {
 
     /// Updates `delayed_since` after a change. Returns true if a delay has begun or ended.
     fn note_delay(&mut self, was_active: bool, moment: Moment) -> bool {
-        let is_delayed = self.alarm.delay_left(moment.now).is_some();
+        let is_delayed = self.alarm.remaining_delay(moment.now).is_some();
         // One sample can end the on-delay and begin the off-delay, or the reverse.
         let is_other_delay = is_delayed && was_active != self.alarm.machine().is_active();
         let has_changed = is_other_delay || is_delayed != self.delayed_since.is_some();
@@ -232,7 +232,11 @@ impl Entry {
     }
 
     fn due(&self) -> Option<Tick> {
-        let times = self.alarm.due().into_iter().chain(self.unshelve_at);
+        let times = self
+            .alarm
+            .next_deadline()
+            .into_iter()
+            .chain(self.unshelve_at);
         times.min()
     }
 

@@ -43,7 +43,7 @@ pub enum DeployError {
         "{name}: the range {low} to {high} is not valid; give the lower number first, both finite"
     )]
     Range { name: String, low: f64, high: f64 },
-    #[error("{name}: a deadband of {percent} % is not possible; give 0 to 100")]
+    #[error("{name}: the deadband cannot be {percent} %; use 0 to 100")]
     Deadband { name: String, percent: f64 },
     #[error("{name}: the {key} {fault}")]
     Text {

@@ -9,7 +9,7 @@ use trunkline_proto::message::hello::{Hello, MAGIC, Resume, Welcome};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::tlv::{put_number, put_text};
 use trunkline_proto::{
-    FaultCode, FaultRef, Features, FrameKind, Throughput, VersionMismatch, VersionRange,
+    FaultCode, FaultRef, Features, FrameKind, ThroughputMode, VersionMismatch, VersionRange,
 };
 use trunkline_types::Timestamp;
 
@@ -55,7 +55,7 @@ fn hellos(samples: &mut Vec<Sample>) {
         "A client that wants the engine to gather what it sends",
         |out| {
             Hello {
-                throughput: Some(Throughput::DEFAULT),
+                throughput: Some(ThroughputMode::DEFAULT),
                 ..hello.clone()
             }
             .encode(out);
@@ -64,7 +64,7 @@ fn hellos(samples: &mut Vec<Sample>) {
     add(samples, "welcome-throughput", "The engine does so", |out| {
         Welcome {
             features: Features::THROUGHPUT,
-            throughput: Some(Throughput::DEFAULT),
+            throughput: Some(ThroughputMode::DEFAULT),
             ..Welcome::default()
         }
         .encode(out);

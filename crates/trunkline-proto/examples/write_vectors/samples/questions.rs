@@ -46,7 +46,7 @@ use trunkline_types::history::{
     Bucket, Grid, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryQuery,
     HistorySeries, Row, RowKey, Rows, SeriesData,
 };
-use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
+use trunkline_types::ledger::{SubscriptionLedger, WriteLedger};
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
     Quality, Reason, Value, VariableDefinition,
@@ -204,7 +204,7 @@ fn info(samples: &mut Vec<Sample>) {
                 },
                 sequence: 812,
                 engine_timestamp: NOW,
-                upstream: UpstreamLedger {
+                write_ledger: WriteLedger {
                     offered: 1000,
                     written: 812,
                     unchanged: 150,

@@ -111,7 +111,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Connection,
         "does not speak Trunkline's protocol",
-        "check host and port",
+        "check the host and the port",
     ),
     row(
         "versions that do not meet",

@@ -7,55 +7,62 @@ use super::{Checker, Lineage};
 impl Checker {
     /// Called when a writer was created, with the number of elements that it reports as
     /// written.
-    pub fn writer_is_here(&mut self, lineage: Lineage, found: &Properties) -> u64 {
+    pub fn writer_created(&mut self, lineage: Lineage, found: &Properties) -> u64 {
         self.totals.ends += 1;
         let is_known = self.known.contains_key(&lineage);
-        let life = self.life_of(lineage);
+        let stream = self.stream_of(lineage);
         if !is_known && self.journals[0] {
-            let lost = self.lives.iter().rev().skip(1).find(|other| !other.is_over);
+            let lost = self
+                .streams
+                .iter()
+                .rev()
+                .skip(1)
+                .find(|other| !other.is_over);
             if let (Some(_), false) = (lost, self.may_lose) {
-                self.violate(|| "I1: a journal began anew that had not ended".to_owned());
+                self.fail(|| "I1: a journal that had not ended was replaced".to_owned());
             }
         }
         let total = found.total;
         let may_lose = self.may_lose;
-        let it = self.life_mut(life);
-        let floor = if may_lose { 0 } else { it.accepted };
-        let (accepted, tried) = (it.accepted, it.tried);
-        if total < floor || total > tried {
-            self.violate(|| {
-                format!("I1: a writer goes on at {total} where {accepted} to {tried} were written")
+        let record = self.stream_mut(stream);
+        let floor = if may_lose { 0 } else { record.accepted };
+        let (accepted, attempted) = (record.accepted, record.attempted);
+        if total < floor || total > attempted {
+            self.fail(|| {
+                format!(
+                    "I1: a writer continues at {total}, but {accepted} to {attempted} were written"
+                )
             });
         }
         self.totals.resumed += u64::from(is_known);
-        let it = self.life_mut(life);
-        (it.accepted, it.tried) = (total, total);
-        life
+        let record = self.stream_mut(stream);
+        (record.accepted, record.attempted) = (total, total);
+        stream
     }
 
     /// Called when the writing program begins a write.
-    pub fn tries(&mut self, life: u64, count: u64) {
-        let it = self.life_mut(life);
-        it.tried += count;
-        it.most = it.most.max(it.tried);
+    pub fn write_began(&mut self, stream: u64, count: u64) {
+        let record = self.stream_mut(stream);
+        record.attempted += count;
+        record.attempted_max = record.attempted_max.max(record.attempted);
     }
 
     /// Called when the write was accepted.
-    pub fn wrote(&mut self, life: u64, count: u64, found: &Properties) {
+    pub fn write_accepted(&mut self, stream: u64, count: u64, found: &Properties) {
         self.totals.written += count;
-        let it = self.life_mut(life);
-        it.accepted += count;
-        let accepted = it.accepted;
-        self.look_at_writer(accepted, found);
-        let reading = self.reader_of(life);
+        let record = self.stream_mut(stream);
+        record.accepted += count;
+        let accepted = record.accepted;
+        self.check_writer(accepted, found);
+        let reading = self.reader_of(stream);
         let most = self.capacity[0] + self.capacity[1];
         if let (Some(reading), [false, false]) = (reading, self.journals)
             && !self.takes_successor
             && accepted > reading.next + most
         {
-            self.violate(|| {
+            self.fail(|| {
                 format!(
-                    "I4: {accepted} elements are written where {} are read and {most} may wait",
+                    "I4: {accepted} elements are written, {} are read, and only {most} may wait",
                     reading.next
                 )
             });
@@ -63,21 +70,21 @@ impl Checker {
     }
 
     /// Called when the write was not accepted: checks that it moved nothing.
-    pub fn wrote_not(&mut self, life: u64, found: &Properties) {
+    pub fn write_failed(&mut self, stream: u64, found: &Properties) {
         self.totals.late += 1;
-        let it = self.life_mut(life);
-        it.tried = it.accepted;
-        let accepted = it.accepted;
-        self.look_at_writer(accepted, found);
+        let record = self.stream_mut(stream);
+        record.attempted = record.accepted;
+        let accepted = record.accepted;
+        self.check_writer(accepted, found);
     }
 
-    fn look_at_writer(&mut self, accepted: u64, found: &Properties) {
+    fn check_writer(&mut self, accepted: u64, found: &Properties) {
         let (total, in_buffer) = (found.total, found.in_buffer);
         if total != accepted && found.fault.is_none() {
-            self.violate(|| format!("I6: {total} elements are written, {accepted} were accepted"));
+            self.fail(|| format!("I6: the writer reports {total} elements as written, but {accepted} were accepted"));
         }
         if in_buffer > self.capacity[0] && !self.journals[0] {
-            self.violate(|| format!("I4: a writer's buffer holds {in_buffer} elements"));
+            self.fail(|| format!("I4: a writer's buffer holds {in_buffer} elements"));
         }
     }
 
@@ -85,7 +92,7 @@ impl Checker {
     /// it exists.
     pub fn flushed(
         &mut self,
-        life: u64,
+        stream: u64,
         until: Until,
         count: u64,
         by: Lineage,
@@ -93,14 +100,14 @@ impl Checker {
     ) {
         self.totals.flushed += 1;
         // A stream whose journal was not emptied may have had another reader before.
-        let reading = self.readings.get(&by).copied();
-        let reading = reading.filter(|reading| reading.life == Some(life));
-        let it = self.life_mut(life);
+        let reading = self.readers.get(&by).copied();
+        let reading = reading.filter(|reading| reading.stream == Some(stream));
+        let record = self.stream_mut(stream);
         match until {
             Until::Sent => {}
-            Until::Available => _ = it.received.insert(by, count),
+            Until::Available => _ = record.received.insert(by, count),
             Until::Read => {}
-            Until::Durable => _ = it.durable.insert(by, count),
+            Until::Durable => _ = record.durable.insert(by, count),
         }
         let (Some(reading), Some(found)) = (reading, reader) else {
             return;
@@ -108,67 +115,68 @@ impl Checker {
         let Some(base) = reading.base else {
             return;
         };
-        let there = match until {
+        let reached = match until {
             Until::Available => base + found.total + found.in_buffer,
-            Until::Read if self.journals[1] => reading.commit_tried,
+            Until::Read if self.journals[1] => reading.commit_attempted,
             Until::Read => reading.next,
             Until::Sent | Until::Durable => return,
         };
-        if there < count {
-            self.violate(|| {
-                format!("I3: {count} elements are told as {until:?} where {there} are")
+        if reached < count {
+            self.fail(|| {
+                format!("I3: {count} elements are reported as {until:?}, but {reached} are")
             });
         }
     }
 
     /// Called when the writer has gone, with its count of undelivered elements.
-    pub fn writer_left(&mut self, life: u64, left: Left, in_order: bool) {
-        let it = self.life_mut(life);
-        it.is_over = true;
-        it.left = Some((left, in_order));
-        self.compare_ends(life);
+    pub fn writer_left(&mut self, stream: u64, left: Left, in_order: bool) {
+        let record = self.stream_mut(stream);
+        record.is_over = true;
+        record.left = Some((left, in_order));
+        self.compare_ends(stream);
     }
 
     /// Called when the program ends the stream.
-    pub fn closing(&mut self, life: u64, in_order: bool) {
-        let it = self.life_mut(life);
-        it.is_closing = in_order;
-        it.ending = Some(in_order);
+    pub fn close_began(&mut self, stream: u64, in_order: bool) {
+        let record = self.stream_mut(stream);
+        record.is_closing = in_order;
+        record.ending = Some(in_order);
         // A reader that is away learns this only when the next stream begins.
         self.has_failed |= !in_order && self.journals[0];
     }
 
     /// The reader of this stream that is furthest ahead.
-    fn reader_of(&self, life: u64) -> Option<super::Reading> {
-        let readings = self.readings.values();
-        let of_life = readings.filter(|reading| reading.life == Some(life));
-        of_life.max_by_key(|reading| reading.next).copied()
+    fn reader_of(&self, stream: u64) -> Option<super::ReaderState> {
+        let readers = self.readers.values();
+        let of_stream = readers.filter(|reading| reading.stream == Some(stream));
+        of_stream.max_by_key(|reading| reading.next).copied()
     }
 
     /// Called when all faults have ended. More than `most` elements might not pass in the remaining time:
     /// nothing limits a writer whose reader has not reported its start.
     pub fn healed(&mut self, most: u64) {
-        for life in 0..self.lives.len() as u64 {
-            let it = self.life(life);
-            let next = self.reader_of(life).map_or(0, |reading| reading.next);
-            let is_behind = !it.is_over && it.accepted.saturating_sub(next) > most;
-            self.life_mut(life).behind_at = is_behind.then_some(next);
+        for stream in 0..self.streams.len() as u64 {
+            let record = self.stream(stream);
+            let next = self.reader_of(stream).map_or(0, |reading| reading.next);
+            let is_behind = !record.is_over && record.accepted.saturating_sub(next) > most;
+            self.stream_mut(stream).behind_at = is_behind.then_some(next);
         }
     }
 
     /// Returns the number of elements written but not read.
-    pub fn backlog(&self, life: u64) -> u64 {
-        let reading = self.reader_of(life);
-        let accepted = self.life(life).accepted;
+    pub fn backlog(&self, stream: u64) -> u64 {
+        let reading = self.reader_of(stream);
+        let accepted = self.stream(stream).accepted;
         // A successor knows where it begins only once it has read something.
-        let read = |reading: super::Reading| reading.base.map_or(reading.found, |_| reading.next);
+        let read =
+            |reading: super::ReaderState| reading.base.map_or(reading.found, |_| reading.next);
         let read = reading.map_or(0, read);
         accepted.saturating_sub(read)
     }
 
     /// Called when the writer has gone without reporting undelivered elements.
-    pub fn writer_gone(&mut self, life: u64) {
-        let it = self.life_mut(life);
-        it.is_over = true;
+    pub fn writer_gone(&mut self, stream: u64) {
+        let record = self.stream_mut(stream);
+        record.is_over = true;
     }
 }

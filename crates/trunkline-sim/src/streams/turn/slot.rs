@@ -24,11 +24,11 @@ pub struct Slot {
     /// Time at which the end wants its next turn.
     pub due: Option<Tick>,
     /// Delay of its turns.
-    pub lag: Duration,
+    pub turn_delay: Duration,
     /// Time at which it was last connected, and the number of lost connections at that time.
-    pub up: (Tick, u64),
+    pub last_connected: (Tick, u64),
     /// Time at which this connection was established.
-    pub since: Tick,
+    pub connected_at: Tick,
 }
 
 impl Slot {
@@ -44,9 +44,9 @@ impl Slot {
             close_by: None,
             sync: None,
             due: Some(now),
-            lag: Duration::ZERO,
-            up: (now, 0),
-            since: now,
+            turn_delay: Duration::ZERO,
+            last_connected: (now, 0),
+            connected_at: now,
         }
     }
 

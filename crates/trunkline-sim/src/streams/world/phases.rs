@@ -57,19 +57,19 @@ impl World {
             turns = if next > self.now { 0 } else { turns + 1 };
             if turns > TURNS_MAX {
                 let state = self.state();
-                let what = || format!("I5: somebody turns forever: {state}");
-                self.shared.checker.borrow_mut().violate(what);
+                let what = || format!("I5: turns never end: {state}");
+                self.shared.checker.borrow_mut().fail(what);
             }
             self.now = next;
             self.clock.set(next);
             self.trace.events += 1;
             self.trace.note(next.as_nanos());
-            self.strike_due();
+            self.inject_due_faults();
             let first = self.rng.index(2);
             self.turn_side(first);
             self.turn_side(1 - first);
             self.turn_sessions();
-            self.see_to_wipes();
+            self.handle_wipes();
             self.watch();
         }
         self.now = self.now.max(until);
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Removes journals that can no longer be used, and starts both programs again.
-    fn see_to_wipes(&mut self) {
+    fn handle_wipes(&mut self) {
         let wants = |side: &Machine| {
             side.running
                 .as_ref()
@@ -96,7 +96,7 @@ impl World {
 
     /// Runs the whole plan: faults, the heal, and the checks afterwards.
     pub fn run(&mut self) {
-        let healed = BEGIN.saturating_add(self.plan().safety);
+        let healed = BEGIN.saturating_add(self.plan().fault_phase);
         self.run_until(healed);
         self.heal();
         self.shared
@@ -117,7 +117,7 @@ impl World {
                 self.shared
                     .checker
                     .borrow_mut()
-                    .violate(|| format!("I5: side {side} does not come to its end: {exit:?}"));
+                    .fail(|| format!("I5: side {side} does not finish: {exit:?}"));
             }
         }
         // Remaining programs must not find that their ends continue without a world.
@@ -130,14 +130,14 @@ impl World {
     fn compare(&mut self) {
         let ends = self.shared.ends.borrow();
         let [Some(writer), Some(reader)] = &*ends else {
-            let what = || "I5: an end is not there 10 s after the heal".to_owned();
-            self.shared.checker.borrow_mut().violate(what);
+            let what = || "I5: an end is missing 10 s after the heal".to_owned();
+            self.shared.checker.borrow_mut().fail(what);
             return;
         };
         let found = [writer.properties(), reader.properties()];
         for found in &found {
             if !found.is_connected {
-                self.shared.checker.borrow_mut().violate(|| {
+                self.shared.checker.borrow_mut().fail(|| {
                     format!(
                         "I5: {} is not connected 10 s after the heal: {found:?}",
                         found.url
@@ -149,7 +149,7 @@ impl World {
         let lineage = |end: &Arc<dyn sim::SimEndpoint>| ctx::lineage(end.incarnation());
         let (writer, own) = (lineage(writer), lineage(reader));
         let mut checker = self.shared.checker.borrow_mut();
-        let life = checker.life_of(writer);
-        checker.compare(own, life);
+        let stream = checker.stream_of(writer);
+        checker.compare(own, stream);
     }
 }

@@ -58,10 +58,10 @@ impl World {
             0 => Box::pin(writing::run(ctx.clone())),
             _ => Box::pin(reading::run(ctx.clone())),
         };
-        self.trace.say(now, || format!("side {side} starts"));
+        self.trace.log(now, || format!("side {side} starts"));
         machine.start_at = None;
         machine.runs_since = now;
-        machine.frozen_until = Tick::ZERO;
+        machine.paused_until = Tick::ZERO;
         machine.running = Some(Running {
             process,
             program: Some(program),
@@ -100,9 +100,9 @@ impl World {
             for end in 0..2 {
                 let of_side = match conn.holders[end] {
                     Holder::Slot(of, _) => of == side,
-                    Holder::OnTheWay => conn.to == side,
+                    Holder::HandingOver => conn.to == side,
                     Holder::Session(_) => conn.to == side && !has_engine,
-                    Holder::Nobody => false,
+                    Holder::Closed => false,
                 };
                 if of_side {
                     conn.finish(end, now, how);
@@ -131,7 +131,7 @@ impl World {
                 running.exit = Some(exit);
                 self.trace.note(0x6578_6974);
                 self.trace
-                    .say(now, || format!("side {side} is done: {exit:?}"));
+                    .log(now, || format!("side {side} is done: {exit:?}"));
             }
         }
         let (end, count) = running.process.ends();
@@ -142,10 +142,10 @@ impl World {
             let slot = Slot::new(number, end, now);
             self.sides[side].slots.push(slot);
         }
-        let said = std::mem::take(&mut *self.shared.said.borrow_mut());
-        for line in said {
+        let log_lines = std::mem::take(&mut *self.shared.log_lines.borrow_mut());
+        for line in log_lines {
             self.trace.note_bytes(line.as_bytes());
-            self.trace.say(now, || line);
+            self.trace.log(now, || line);
         }
         let mut at = 0;
         while at < self.sides[side].slots.len() {
@@ -153,7 +153,7 @@ impl World {
                 self.send(side, at);
                 self.plan_next(side, at);
             }
-            if !self.bury(side, at) {
+            if !self.remove_closed(side, at) {
                 at += 1;
             }
         }

@@ -7,7 +7,7 @@ mod world;
 
 use std::sync::Arc;
 
-use crate::journal::sim_disk::{Crash, Failure, Rest, Tear};
+use crate::journal::sim_disk::{Crash, Failure, Tail, Tear};
 use crate::journal::{Durability, ReaderJournal, WriterJournal};
 use world::{BOUNDS, CAPACITY, ELEMENT, Plan, Step, World, owner};
 
@@ -71,13 +71,13 @@ fn ends_killed_at_any_disk_call_lose_and_duplicate_nothing() {
 #[test]
 fn power_failure_at_any_disk_call_loses_and_duplicates_nothing() {
     let mut crashes = Vec::new();
-    for (bytes, rest) in [
-        (0, Rest::Gone),
-        (25, Rest::Nonsense),
-        (u64::MAX, Rest::Zeroes),
+    for (bytes, tail) in [
+        (0, Tail::Truncated),
+        (25, Tail::Garbage),
+        (u64::MAX, Tail::Zeroed),
     ] {
         for names in [0, 0b10, u64::MAX] {
-            crashes.push(Crash::PowerFailed(Tear { bytes, rest, names }));
+            crashes.push(Crash::PowerFailed(Tear { bytes, tail, names }));
         }
     }
     for seed in 20..24 {
@@ -153,7 +153,7 @@ fn full_disk_of_a_reader_is_reported_to_both_programs() {
         5 * ELEMENT,
         "only what is stored"
     );
-    world.disks[1].mend();
+    world.disks[1].clear_faults();
     while world.model.committed < world.total {
         world.write(3).unwrap();
         world.sync(0);
@@ -190,7 +190,7 @@ fn an_end_that_is_known_is_safe() {
     assert!(is_closed(&world));
     let nothing = Tear {
         bytes: 0,
-        rest: Rest::Gone,
+        tail: Tail::Truncated,
         names: 0,
     };
     let disk = Arc::new(world.disks[1].after(Crash::PowerFailed(nothing)));
@@ -220,7 +220,7 @@ fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
     world.total = 40 * ELEMENT;
     world.start();
     world.write(5).unwrap();
-    world.disks[0].set_room(world.disks[0].used() + 9);
+    world.disks[0].set_capacity(world.disks[0].used() + 9);
     for _ in 0..3 {
         let message = world.write(2).unwrap_err().to_string();
         let is_reported = message.contains("/simulated") && message.contains("free space");
@@ -229,7 +229,7 @@ fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
     }
     world.read(9);
     assert_eq!(world.model.received.len() as u64, 5 * ELEMENT);
-    world.disks[0].mend();
+    world.disks[0].clear_faults();
     while world.model.committed < world.total {
         world.write(3).unwrap();
         world.run();

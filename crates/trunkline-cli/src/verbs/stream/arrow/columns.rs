@@ -17,9 +17,9 @@ use trunkline_types::{DataType, ElementType, Elements, StructType, Value};
 use crate::Problem;
 
 macro_rules! only {
-    ($values:expr, $of:ident, $variant:ident) => {
+    ($values:expr, $enum:ident, $variant:ident) => {
         $values.filter_map(|value| match value {
-            $of::$variant(value) => Some(value),
+            $enum::$variant(value) => Some(value),
             _ => None,
         })
     };
@@ -65,19 +65,21 @@ pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef,
         return Ok(plain!(element, all));
     }
     Ok(match data_type {
-        DataType::Enum(of) => Arc::new(StringArray::from_iter_values(all!(Enum).map(|index| {
-            let label = of.labels.get(*index as usize);
-            label.map(|label| &**label).unwrap_or_default()
-        }))),
+        DataType::Enum(enum_type) => {
+            Arc::new(StringArray::from_iter_values(all!(Enum).map(|index| {
+                let label = enum_type.labels.get(*index as usize);
+                label.map(|label| &**label).unwrap_or_default()
+            })))
+        }
         DataType::Bytes => Arc::new(BinaryArray::from_iter_values(all!(Bytes))),
-        DataType::Array(of) if of.shape.len() == 1 => {
+        DataType::Array(array_type) if array_type.shape.len() == 1 => {
             let arrays: Vec<&Elements> = all!(Array).map(|array| array.elements()).collect();
             let lengths = OffsetBuffer::from_lengths(arrays.iter().map(|array| array.len()));
-            let elements = elements(&arrays, of.element);
+            let elements = elements(&arrays, array_type.element);
             let item = Field::new_list_field(elements.data_type().clone(), false);
             Arc::new(ListArray::new(item.into(), lengths, elements, None))
         }
-        DataType::Struct(of) => structs(values, of)?,
+        DataType::Struct(struct_type) => structs(values, struct_type)?,
         other => {
             let sentence = format!("{other} cannot be converted to Arrow; use --as jsonl");
             return Err(Problem::usage(sentence));
@@ -85,11 +87,11 @@ pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef,
     })
 }
 
-fn structs(values: &[&Value], of: &StructType) -> Result<ArrayRef, Problem> {
+fn structs(values: &[&Value], struct_type: &StructType) -> Result<ArrayRef, Problem> {
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
-    for (at, (name, data_type)) in of.fields.iter().enumerate() {
+    for (index, (name, data_type)) in struct_type.fields.iter().enumerate() {
         let structs = only!(values.iter(), Value, Struct);
-        let values: Vec<&Value> = structs.filter_map(|values| values.get(at)).collect();
+        let values: Vec<&Value> = structs.filter_map(|values| values.get(index)).collect();
         let column = array(&values, data_type)?;
         fields.push(Field::new(&**name, column.data_type().clone(), false));
         columns.push(column);

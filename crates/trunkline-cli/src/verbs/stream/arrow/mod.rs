@@ -33,7 +33,7 @@ const COLUMN: &str = "value";
 fn fields(data_type: &DataType) -> Result<Fields, Problem> {
     Ok(match columns::array(&[], data_type)?.data_type() {
         ArrowType::Struct(fields) => fields.clone(),
-        of => vec![Field::new(COLUMN, of.clone(), false)].into(),
+        data_type => vec![Field::new(COLUMN, data_type.clone(), false)].into(),
     })
 }
 
@@ -85,8 +85,10 @@ impl Batches {
 }
 
 fn struct_columns(column: &ArrayRef) -> Vec<ArrayRef> {
-    let of = column.as_any().downcast_ref::<StructArray>();
-    of.map(|of| of.columns().to_vec()).unwrap_or_default()
+    let array = column.as_any().downcast_ref::<StructArray>();
+    array
+        .map(|array| array.columns().to_vec())
+        .unwrap_or_default()
 }
 
 fn write_problem(error: ArrowError) -> CliError {
@@ -134,7 +136,7 @@ impl<'a> Parser<'a> {
                     )));
                 }
             };
-            out.extend(values::values(&array, self.data_type).map_err(|what| invalid(&what))?);
+            out.extend(values::values(&array, self.data_type).map_err(|reason| invalid(&reason))?);
         }
         Ok(())
     }
@@ -156,10 +158,10 @@ thread_local! {
 fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let before = panic::take_hook();
+        let previous_hook = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if !IS_GUARDED.get() {
-                before(panic);
+                previous_hook(panic);
             }
         }));
     });
@@ -170,8 +172,8 @@ fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
     answer.ok()
 }
 
-fn invalid(what: &str) -> Problem {
-    Problem::usage(format!("standard input: {what}"))
+fn invalid(reason: &str) -> Problem {
+    Problem::usage(format!("standard input: {reason}"))
 }
 
 #[cfg(test)]
@@ -260,37 +262,37 @@ mod tests {
 
     #[test]
     fn elements_of_another_type_are_refused() {
-        let of = |ty: &str| parse_type(ty).unwrap();
-        let i32s = written(&of("i32"), &[Value::I32(1), Value::I32(2)]);
-        let error = read(&of("f64"), &i32s, 1000).unwrap_err();
+        let data_type = |ty: &str| parse_type(ty).unwrap();
+        let i32s = written(&data_type("i32"), &[Value::I32(1), Value::I32(2)]);
+        let error = read(&data_type("f64"), &i32s, 1000).unwrap_err();
         assert!(
             error.message.contains("the Arrow type Int32"),
             "{}",
             error.message
         );
-        let texts = written(&of("string"), &[Value::String("OFF".into())]);
-        let error = read(&of("enum(ON)"), &texts, 1000).unwrap_err();
+        let texts = written(&data_type("string"), &[Value::String("OFF".into())]);
+        let error = read(&data_type("enum(ON)"), &texts, 1000).unwrap_err();
         assert!(
             error.message.contains("not one of the labels"),
             "{}",
             error.message
         );
-        let error = read(&of("struct(a: i32)"), &i32s, 1000).unwrap_err();
+        let error = read(&data_type("struct(a: i32)"), &i32s, 1000).unwrap_err();
         assert!(
             error.message.contains("no column \"a\""),
             "{}",
             error.message
         );
-        let error = read(&of("i32"), &i32s[..i32s.len() / 2], 1000).unwrap_err();
+        let error = read(&data_type("i32"), &i32s[..i32s.len() / 2], 1000).unwrap_err();
         assert_eq!(error.code, "usage");
-        let error = read(&of("i32"), &[0xab; 100], 10).unwrap_err();
+        let error = read(&data_type("i32"), &[0xab; 100], 10).unwrap_err();
         assert_eq!(error.code, "usage");
         for ty in [
             "waveform(f64)",
             "array(f64, 2, 2)",
             "struct(a: waveform(i8))",
         ] {
-            let error = read(&of(ty), &[], 1).unwrap_err();
+            let error = read(&data_type(ty), &[], 1).unwrap_err();
             assert!(
                 error.message.contains("cannot be converted to Arrow"),
                 "{}",
@@ -298,6 +300,7 @@ mod tests {
             );
         }
     }
+
     #[test]
     fn bytes_that_were_altered_are_refused_or_read_as_something_else() {
         let data_type = parse_type("struct(text: string, n: array(f64, *))").unwrap();
@@ -308,11 +311,11 @@ mod tests {
         let bytes = written(&data_type, &[value("a"), value("bc"), value("")]);
         let mut altered = bytes.clone();
         let mut refused = 0;
-        for at in 0..bytes.len() {
-            for bits in [0x01, 0x80, 0xff] {
-                altered[at] ^= bits;
+        for position in 0..bytes.len() {
+            for mask in [0x01, 0x80, 0xff] {
+                altered[position] ^= mask;
                 refused += usize::from(read(&data_type, &altered, 1000).is_err());
-                altered[at] = bytes[at];
+                altered[position] = bytes[position];
             }
         }
         assert!(refused > 0);

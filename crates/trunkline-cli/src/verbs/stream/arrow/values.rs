@@ -11,7 +11,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
 use trunkline_types::{
-    Array as Elements1, ArrayType, DataType, ElementType, Elements, EnumType, StructType,
+    Array as ValueArray, ArrayType, DataType, ElementType, Elements, EnumType, StructType,
     Timestamp, Value,
 };
 
@@ -24,15 +24,15 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
     }
     let found: Option<Vec<Value>> = match data_type {
         DataType::Bool => array.as_boolean_opt().map(|array| {
-            let values = (0..array.len()).map(|at| Value::Bool(array.value(at)));
+            let values = (0..array.len()).map(|index| Value::Bool(array.value(index)));
             values.collect()
         }),
         DataType::String => texts(array).map(|texts| {
             let texts = texts.into_iter();
             texts.map(|text| Value::String(text.into())).collect()
         }),
-        DataType::Enum(of) => match texts(array) {
-            Some(texts) => Some(labels(&texts, of)?),
+        DataType::Enum(enum_type) => match texts(array) {
+            Some(texts) => Some(labels(&texts, enum_type)?),
             None => None,
         },
         DataType::Bytes => blobs(array),
@@ -40,11 +40,15 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
             Some(times) => Some(times?.into_iter().map(Value::Timestamp).collect()),
             None => None,
         },
-        DataType::Array(of) => lists(array, of)?,
-        DataType::Struct(of) => structs(array, of)?,
+        DataType::Array(array_type) => lists(array, array_type)?,
+        DataType::Struct(struct_type) => structs(array, struct_type)?,
         other => ElementType::of(other)
             .and_then(|element| numbers(array, element))
-            .map(|all| (0..all.len()).filter_map(|at| all.value_at(at)).collect()),
+            .map(|all| {
+                (0..all.len())
+                    .filter_map(|index| all.value_at(index))
+                    .collect()
+            }),
     };
     found.ok_or_else(|| {
         format!(
@@ -59,7 +63,7 @@ macro_rules! each {
     ($($array:expr),+) => {
         'all: {
             $(if let Some(array) = $array {
-                break 'all Some((0..array.len()).map(|at| array.value(at)).collect());
+                break 'all Some((0..array.len()).map(|index| array.value(index)).collect());
             })+
             None
         }
@@ -74,9 +78,9 @@ fn texts(array: &ArrayRef) -> Option<Vec<&str>> {
     )
 }
 
-fn labels(texts: &[&str], of: &EnumType) -> Result<Vec<Value>, String> {
+fn labels(texts: &[&str], enum_type: &EnumType) -> Result<Vec<Value>, String> {
     let label = |text: &&str| {
-        let index = of.labels.iter().position(|label| **label == **text);
+        let index = enum_type.labels.iter().position(|label| **label == **text);
         let index = index.and_then(|index| u32::try_from(index).ok());
         let value = index.map(Value::Enum);
         value.ok_or_else(|| format!("{text:?} is not one of the labels"))
@@ -118,27 +122,31 @@ fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
     Some(numbers.iter().map(time).collect())
 }
 
-fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String> {
-    let each: Option<Vec<ArrayRef>> = each!(
+fn lists(array: &ArrayRef, array_type: &ArrayType) -> Result<Option<Vec<Value>>, String> {
+    let arrays: Option<Vec<ArrayRef>> = each!(
         array.as_list_opt::<i32>(),
         array.as_list_opt::<i64>(),
         array.as_fixed_size_list_opt()
     );
-    let Some(each) = each else {
+    let Some(arrays) = arrays else {
         return Ok(None);
     };
-    let one = |array: &ArrayRef| -> Result<Value, String> {
-        let array = Elements1::vector(elements(array, of.element)?);
-        match array.has_type(of) {
+    let to_value = |array: &ArrayRef| -> Result<Value, String> {
+        let array = ValueArray::vector(elements(array, array_type.element)?);
+        match array.has_type(array_type) {
             true => Ok(Value::Array(Arc::new(array))),
             false => Err(format!(
                 "a list of {} elements does not match {}",
                 array.elements().len(),
-                DataType::Array(Arc::new(of.clone()))
+                DataType::Array(Arc::new(array_type.clone()))
             )),
         }
     };
-    each.iter().map(one).collect::<Result<_, _>>().map(Some)
+    arrays
+        .iter()
+        .map(to_value)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 fn numbers(array: &ArrayRef, element: ElementType) -> Option<Elements> {
@@ -187,18 +195,18 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
     })
 }
 
-fn structs(array: &ArrayRef, of: &StructType) -> Result<Option<Vec<Value>>, String> {
+fn structs(array: &ArrayRef, struct_type: &StructType) -> Result<Option<Vec<Value>>, String> {
     let Some(array) = array.as_struct_opt() else {
         return Ok(None);
     };
     let mut columns = Vec::new();
-    for (name, data_type) in &of.fields {
+    for (name, data_type) in &struct_type.fields {
         let column = array.column_by_name(name);
         let column = column.ok_or_else(|| format!("there is no column {name:?}"))?;
         let found = values(column, data_type);
         columns.push(
             found
-                .map_err(|what| format!("column {name:?}: {what}"))?
+                .map_err(|reason| format!("column {name:?}: {reason}"))?
                 .into_iter(),
         );
     }

@@ -8,7 +8,7 @@
 //! ```
 
 mod content;
-mod sides;
+mod endpoints;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,7 +23,7 @@ use trunkline_types::DataType;
 use trunkline_types::wire::encoded_len;
 
 use self::content::value_at;
-use self::sides::{Plan, ReadResult, WriteResult};
+use self::endpoints::{Plan, ReadResult, WriteResult};
 use super::units::{bytes_text, per_second, size};
 use super::{BufferArgs, PROGRAM, problem};
 use crate::output::record::{self, JsonSchema, Serialize};
@@ -209,7 +209,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
         data_type: args.buffer.data_type.clone(),
         elements: (args.bytes / one as u64).max(1),
         chunk,
-        samples: args.samples,
+        latency_samples: args.samples,
         base,
         options: Options {
             capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
@@ -289,12 +289,12 @@ impl Drop for Folder {
 
 fn in_threads(plan: &Plan) -> Result<(WriteResult, ReadResult), CliError> {
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| sides::write(plan));
-        let received = sides::read(plan).map_err(|error| problem(&error))?;
+        let writer = scope.spawn(|| endpoints::write(plan));
+        let received = endpoints::read(plan).map_err(|error| problem(&error))?;
         match writer.join() {
             Ok(Ok(written)) => Ok((written, received)),
             // The reader then reports what it received.
-            Ok(Err(_)) if received.fault.is_some() => Ok((WriteResult::default(), received)),
+            Ok(Err(_)) if received.error.is_some() => Ok((WriteResult::default(), received)),
             Ok(Err(error)) => Err(problem(&error).into()),
             Err(_) => Err(broken_writer("it panicked")),
         }
@@ -326,15 +326,15 @@ fn in_processes(
         .and_then(|mut command| command.spawn())
         .map_err(|error| broken_writer(&error.to_string()))?;
     let mut writer = Writer(child);
-    let received = sides::read(plan).map_err(|error| problem(&error))?;
+    let received = endpoints::read(plan).map_err(|error| problem(&error))?;
     let mut report = String::new();
-    if let (Some(out), None) = (&mut writer.0.stdout, &received.fault) {
+    if let (Some(out), None) = (&mut writer.0.stdout, &received.error) {
         out.read_to_string(&mut report)
             .map_err(|error| broken_writer(&error.to_string()))?;
     }
     match write_result(&report) {
         Some(written) => Ok((written, received)),
-        None if received.fault.is_some() => Ok((WriteResult::default(), received)),
+        None if received.error.is_some() => Ok((WriteResult::default(), received)),
         None => Err(broken_writer("see standard error")),
     }
 }
@@ -347,7 +347,7 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
         .args(["--chunk", &plan.chunk.to_string()])
         .args(["--capacity", &plan.options.capacity.to_string()])
         .args(["--buffer", &plan.options.bytes_max.to_string()])
-        .args(["--samples", &plan.samples.to_string()])
+        .args(["--samples", &plan.latency_samples.to_string()])
         .args(["--bytes", &args.bytes.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -359,17 +359,17 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
 
 /// Runs this process as the writer, and reports the result to the reader's process.
 fn write(plan: &Plan, context: &Context) -> Result<Exit, CliError> {
-    let written = sides::write(plan).map_err(|error| problem(&error))?;
-    let report = json!({ "cpu": written.cpu.as_secs_f64(), "left": written.left });
+    let written = endpoints::write(plan).map_err(|error| problem(&error))?;
+    let report = json!({ "cpu": written.cpu.as_secs_f64(), "left": written.remaining });
     context.terminal.line(&report.to_string())?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn write_result(report: &str) -> Option<WriteResult> {
     let report: Json = serde_json::from_str(report).ok()?;
     Some(WriteResult {
         cpu: Duration::try_from_secs_f64(report["cpu"].as_f64()?).ok()?,
-        left: report["left"].as_u64()?,
+        remaining: report["left"].as_u64()?,
     })
 }
 
@@ -446,8 +446,8 @@ fn show(
             "latency      p50 {p50:.1} µs   p99 {p99:.1} µs   max {max:.1} µs, of a flushed element"
         ))?;
     }
-    if let Some(fault) = &received.fault {
-        terminal.problem(&problem(fault), 0)?;
+    if let Some(error) = &received.error {
+        terminal.problem(&problem(error), 0)?;
     }
     if received.wrong > 0 {
         terminal.line(&format!("wrong {}", received.wrong))?;

@@ -15,23 +15,23 @@ const NO_VALUE: &Value = &Value::Bool(false);
 /// in place, by index or in sequence, and copies a reading only on request. The entry of a variable
 /// that could not be read is a fault.
 ///
-/// A program should reuse one page: refilling it reuses the storage.
+/// A program should reuse one buffer: refilling it reuses the storage.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct ReadingPage {
+pub struct ReadingBuffer {
     entries: Vec<Entry>,
     /// Faults of the entries without a value, with their indices, ascending.
     faults: Vec<(u32, Fault)>,
     epoch: u64,
 }
 
-/// A reading in a [`ReadingPage`].
+/// A reading in a [`ReadingBuffer`].
 #[derive(Clone, Copy, Debug)]
-pub struct PageReading<'a> {
+pub struct ReadingRef<'a> {
     entry: &'a Entry,
     epoch: u64,
 }
 
-/// One entry of a page: at most 64 bytes.
+/// One entry of a buffer: at most 64 bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Entry {
     /// `None` for a fault.
@@ -48,8 +48,8 @@ pub(crate) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 64);
 
-impl ReadingPage {
-    /// Returns an empty page.
+impl ReadingBuffer {
+    /// Returns an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,14 +66,14 @@ impl ReadingPage {
 
     /// Returns the result for the variable at this index of the list; `None` beyond its end.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<Result<PageReading<'_>, &Fault>> {
+    pub fn get(&self, index: usize) -> Option<Result<ReadingRef<'_>, &Fault>> {
         let entry = self.entries.get(index)?;
         Some(self.result(index, entry))
     }
 
     /// Returns the result for each variable, in the order of the list.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<PageReading<'_>, &Fault>> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<ReadingRef<'_>, &Fault>> {
         let entries = self.entries.iter().enumerate();
         entries.map(|(index, entry)| self.result(index, entry))
     }
@@ -110,9 +110,9 @@ impl ReadingPage {
     }
 
     #[inline]
-    fn result<'p>(&'p self, index: usize, entry: &'p Entry) -> Result<PageReading<'p>, &'p Fault> {
+    fn result<'p>(&'p self, index: usize, entry: &'p Entry) -> Result<ReadingRef<'p>, &'p Fault> {
         match entry.value {
-            Some(_) => Ok(PageReading {
+            Some(_) => Ok(ReadingRef {
                 entry,
                 epoch: self.epoch,
             }),
@@ -185,7 +185,7 @@ macro_rules! reading_parts {
 }
 pub(crate) use reading_parts;
 
-impl<'a> PageReading<'a> {
+impl<'a> ReadingRef<'a> {
     reading_parts!(self, self.entry);
 
     /// Returns the value, in engineering units.
@@ -259,25 +259,25 @@ pub(crate) struct ReadList {
     pub(crate) asked: Vec<(u32, u32)>,
     /// The items not sent, with their faults, ascending.
     refused: Vec<(u32, Fault)>,
-    page: ReadingPage,
+    buffer: ReadingBuffer,
 }
 
 impl ReadList {
-    pub(crate) fn new(variables: &[VariableRef], mut page: ReadingPage) -> Self {
-        page.clear();
+    pub(crate) fn new(variables: &[VariableRef], mut buffer: ReadingBuffer) -> Self {
+        buffer.clear();
         Self {
             variables: variables.to_vec(),
             asked: Vec::new(),
             refused: Vec::new(),
-            page,
+            buffer,
         }
     }
 
     /// Selects the variables that have a handle for sending. The others get their faults. Returns
     /// the number of items to send.
     pub(crate) fn ask(&mut self, known: &Variables) -> u32 {
-        self.page.clear();
-        self.page.entries.reserve(self.variables.len());
+        self.buffer.clear();
+        self.buffer.entries.reserve(self.variables.len());
         self.refused.clear();
         self.asked.clear();
         self.asked.reserve_exact(self.variables.len());
@@ -297,45 +297,45 @@ impl ReadList {
     #[inline]
     pub(crate) fn answered(&mut self, index: u32) -> Option<VariableRef> {
         let (item, _) = *self.asked.get(index as usize)?;
-        if self.page.entries.len() != item as usize {
+        if self.buffer.entries.len() != item as usize {
             // The items in between were not sent.
-            self.page.entries.resize(item as usize, Entry::MISSING);
+            self.buffer.entries.resize(item as usize, Entry::MISSING);
         }
         self.variables.get(item as usize).copied()
     }
 
     /// Sets the engine's epoch, to which all subsequent answers belong.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
-        self.page.epoch = epoch;
+        self.buffer.epoch = epoch;
     }
 
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
-        self.page.entries.push(entry);
+        self.buffer.entries.push(entry);
     }
 
     pub(crate) fn push_fault(&mut self, fault: Fault) {
-        let item = self.page.entries.len() as u32;
-        self.page.faults.push((item, fault));
-        self.page.entries.push(Entry::MISSING);
+        let item = self.buffer.entries.len() as u32;
+        self.buffer.faults.push((item, fault));
+        self.buffer.entries.push(Entry::MISSING);
     }
 
-    /// Returns the page; items without an answer get the fault `missing`.
-    pub(crate) fn finish(self, missing: &Fault) -> ReadingPage {
-        let (refused, mut page) = (self.refused, self.page);
-        let answered = page.entries.len() as u32;
+    /// Returns the buffer; items without an answer get the fault `missing`.
+    pub(crate) fn finish(self, missing: &Fault) -> ReadingBuffer {
+        let (refused, mut buffer) = (self.refused, self.buffer);
+        let answered = buffer.entries.len() as u32;
         let total = self.variables.len();
-        page.entries.resize(total, Entry::MISSING);
+        buffer.entries.resize(total, Entry::MISSING);
         for item in answered..total as u32 {
             if refused.binary_search_by_key(&item, |(at, _)| *at).is_err() {
-                page.faults.push((item, missing.clone()));
+                buffer.faults.push((item, missing.clone()));
             }
         }
         if !refused.is_empty() {
-            page.faults.extend(refused);
-            page.faults.sort_by_key(|(at, _)| *at);
+            buffer.faults.extend(refused);
+            buffer.faults.sort_by_key(|(at, _)| *at);
         }
-        page
+        buffer
     }
 }
 

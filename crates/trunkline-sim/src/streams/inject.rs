@@ -7,7 +7,7 @@ use trunkline_proto::VersionRange;
 use trunkline_proto::message::stream::listing::EndpointsQuery;
 use trunkline_proto::message::stream::{EndState, StreamHello};
 use trunkline_proto::stream::Secret;
-use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, Tear};
+use trunkline_stream::journal::sim_disk::{Crash, Failure, Tail, Tear};
 use trunkline_types::Tick;
 
 use super::fault::Fault;
@@ -23,7 +23,7 @@ const FLOOD: usize = 400 << 10;
 const SILENCE: Duration = Duration::from_millis(4300);
 
 impl World {
-    pub(super) fn strike_due(&mut self) {
+    pub(super) fn inject_due_faults(&mut self) {
         for at in 0..self.schedule.len() {
             let (due, fault) = self.schedule[at];
             if due > self.now {
@@ -36,11 +36,11 @@ impl World {
                 .map(|(_, mean)| *mean);
             let wait = self.rng.wait(mean.unwrap_or(Duration::from_secs(10)));
             self.schedule[at].0 = self.now.saturating_add(wait);
-            self.strike(fault);
+            self.inject(fault);
         }
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         let now = self.now;
         let side = self.rng.index(2);
         let pause = Duration::from_secs_f64(self.rng.magnitude(0.02, 9.0));
@@ -52,15 +52,15 @@ impl World {
             count => Some(numbers[self.rng.index(count)]),
         };
         *self.faults.entry(fault).or_default() += 1;
-        self.trace.say(now, || {
+        self.trace.log(now, || {
             format!("fault {fault:?} side {side} conn {conn:?} for {pause:?}")
         });
         let is_of_connection = matches!(
             fault,
             Fault::Cut | Fault::HalfCut | Fault::HalfOpen | Fault::Slow | Fault::Late
         );
-        let gives_up = self.plan().sides[0].pace.gives_up;
-        if is_of_connection && self.rng.chance(gives_up) {
+        let give_up_chance = self.plan().sides[0].pace.give_up_chance;
+        if is_of_connection && self.rng.chance(give_up_chance) {
             let soon = now.saturating_add(self.rng.millis(0, 500));
             self.shared.ends_at.set(Some(soon));
         }
@@ -110,7 +110,7 @@ impl World {
             }
             Fault::Pause => {
                 if self.sides[side].running.is_some() {
-                    self.sides[side].frozen_until = until;
+                    self.sides[side].paused_until = until;
                     self.sides[side].runs_since = until;
                 }
             }
@@ -122,7 +122,7 @@ impl World {
                             0 => 0,
                             _ => self.rng.below(5000),
                         },
-                        rest: [Rest::Gone, Rest::Zeroes, Rest::Nonsense][self.rng.index(3)],
+                        tail: [Tail::Truncated, Tail::Zeroed, Tail::Garbage][self.rng.index(3)],
                         names: self.rng.bits(),
                     };
                     self.shared.checker.borrow_mut().power_failed(side);
@@ -133,7 +133,7 @@ impl World {
             Fault::DiskFull => {
                 self.shared.checker.borrow_mut().has_failed |= has_journal;
                 let disk = &self.sides[side].disk;
-                disk.set_room(disk.used() + self.rng.below(200));
+                disk.set_capacity(disk.used() + self.rng.below(200));
             }
             Fault::DiskFails | Fault::SyncFails => {
                 self.shared.checker.borrow_mut().has_failed |= has_journal;
@@ -192,7 +192,7 @@ impl World {
         if let Some(session) = self.session(to) {
             let now = self.now;
             let way = self.plan().way;
-            let mut conn = Conn::new(to, way, now, Holder::OnTheWay, session);
+            let mut conn = Conn::new(to, way, now, Holder::HandingOver, session);
             conn.is_replay = true;
             conn.send(0, now, &opening, &mut self.rng);
             conn.finish(0, now.saturating_add(Duration::from_secs(2)), End::Fin);
@@ -206,20 +206,20 @@ impl World {
             return;
         };
         let now = self.now;
-        let mut questions = Vec::new();
+        let mut pending_requests = Vec::new();
         let query = EndpointsQuery {
             versions: VersionRange::OURS,
             after: String::new(),
             only: String::new(),
         };
-        while questions.len() < FLOOD {
-            query.encode(&mut questions);
+        while pending_requests.len() < FLOOD {
+            query.encode(&mut pending_requests);
         }
-        questions.truncate(FLOOD - 1);
-        let mut conn = Conn::new(to, self.plan().way, now, Holder::OnTheWay, session);
+        pending_requests.truncate(FLOOD - 1);
+        let mut conn = Conn::new(to, self.plan().way, now, Holder::HandingOver, session);
         conn.is_replay = true;
-        let sent = conn.send(0, now, &questions, &mut self.rng);
-        conn.questions = questions[sent..].to_vec();
+        let sent = conn.send(0, now, &pending_requests, &mut self.rng);
+        conn.pending_requests = pending_requests[sent..].to_vec();
         self.add(conn);
     }
 
@@ -252,8 +252,8 @@ impl World {
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             if end.admit(&bytes).is_ok() {
-                let violate = || format!("I8: side {side} takes an impostor for its peer");
-                self.shared.checker.borrow_mut().violate(violate);
+                let message = || format!("I8: side {side} admits an impostor as its peer");
+                self.shared.checker.borrow_mut().fail(message);
             }
         }
     }
@@ -275,7 +275,7 @@ impl World {
     /// Ends all faults.
     pub(super) fn heal(&mut self) {
         let now = self.now;
-        self.trace.say(now, || "healed".to_owned());
+        self.trace.log(now, || "healed".to_owned());
         self.schedule.clear();
         let most = self.plan().backlog();
         self.shared.checker.borrow_mut().healed(most);
@@ -285,16 +285,16 @@ impl World {
             conn.ways = [way; 2];
             conn.alters = [0; 2];
             for direction in &mut conn.directions {
-                direction.hurry(now.saturating_add(way.delay));
+                direction.deliver_by(now.saturating_add(way.delay));
             }
         }
         for side in 0..2 {
             let machine = &mut self.sides[side];
-            if machine.frozen_until > now {
-                machine.frozen_until = now;
+            if machine.paused_until > now {
+                machine.paused_until = now;
                 machine.runs_since = now;
             }
-            machine.disk.mend();
+            machine.disk.clear_faults();
             machine.start_at = machine.start_at.map(|at| at.min(now));
             self.shared.idle_until[side].set(Tick::ZERO);
         }
@@ -303,7 +303,7 @@ impl World {
     /// Checks that no end stays connected to a silent peer, or waits longer than its limit.
     pub(super) fn watch(&mut self) {
         let now = self.now;
-        self.shared.checker.borrow_mut().look_at_probe(now);
+        self.shared.checker.borrow_mut().check_probe(now);
         for side in 0..2 {
             self.watch_side(side);
         }
@@ -313,35 +313,37 @@ impl World {
         let now = self.now;
         let turns = self.shared.plan.scheduling * 4;
         let machine = &mut self.sides[side];
-        if machine.frozen_until > now || machine.running.is_none() {
+        if machine.paused_until > now || machine.running.is_none() {
             return;
         }
         for slot in &mut machine.slots {
             let is_connected = slot.end.is_connected();
             let lost = slot.end.disconnections();
-            if is_connected || slot.end.peer().is_none() || lost != slot.up.1 {
-                slot.up = (now, lost);
+            if is_connected || slot.end.peer().is_none() || lost != slot.last_connected.1 {
+                slot.last_connected = (now, lost);
             }
             let conn = slot.conn.and_then(|number| self.conns.get(&number));
             if let Some(conn) = conn.filter(|_| is_connected) {
                 let own = usize::from(conn.to == side);
-                let since = conn.heard[own].max(slot.since).max(machine.runs_since);
+                let since = conn.last_input_at[own]
+                    .max(slot.connected_at)
+                    .max(machine.runs_since);
                 if now.since(since) > SILENCE + turns {
                     self.shared
                         .checker
                         .borrow_mut()
-                        .violate(|| format!("I5: side {side} stays with a peer that is silent"));
+                        .fail(|| format!("I5: side {side} stays connected to a silent peer"));
                 }
             }
             let Some(after) = self.shared.plan.gone_after else {
                 continue;
             };
             let is_over = slot.end.closes_by().is_some() || slot.end.is_over();
-            let away = now.since(slot.up.0.max(machine.runs_since));
+            let away = now.since(slot.last_connected.0.max(machine.runs_since));
             // A connection that is being closed may take 2 s for its last bytes.
             let runs = now.since(machine.runs_since) > Duration::from_secs(1);
             if runs && !is_over && away > after + Duration::from_millis(2500) + turns {
-                self.shared.checker.borrow_mut().violate(|| {
+                self.shared.checker.borrow_mut().fail(|| {
                     format!("I5: side {side} waits for {away:?}, which is longer than {after:?}")
                 });
             }

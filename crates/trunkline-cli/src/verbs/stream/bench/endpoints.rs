@@ -13,7 +13,7 @@ pub(super) struct Plan {
     pub(super) data_type: DataType,
     pub(super) elements: u64,
     pub(super) chunk: usize,
-    pub(super) samples: u64,
+    pub(super) latency_samples: u64,
     /// Prefix of the reader's URLs.
     pub(super) base: String,
     pub(super) options: Options,
@@ -23,7 +23,8 @@ pub(super) struct Plan {
 pub(super) struct WriteResult {
     /// Processor time of the writer's process while it wrote.
     pub(super) cpu: Duration,
-    pub(super) left: u64,
+    /// Elements that were not delivered before the writer closed.
+    pub(super) remaining: u64,
 }
 
 #[derive(Debug, Default)]
@@ -35,26 +36,26 @@ pub(super) struct ReadResult {
     pub(super) transport: &'static str,
     /// Times from writing an element to reading it, sorted.
     pub(super) latencies: Vec<Duration>,
-    pub(super) fault: Option<StreamError>,
+    pub(super) error: Option<StreamError>,
 }
 
 /// Timeout of a call. A longer wait means that something is broken.
-const WAIT: Option<Duration> = Some(Duration::from_secs(60));
+const CALL_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 
 impl Plan {
-    fn reader_url(&self, what: &str) -> String {
-        format!("{}/{what}", self.base)
+    fn reader_url(&self, path: &str) -> String {
+        format!("{}/{path}", self.base)
     }
 
-    fn options_to(&self, what: &str) -> Options {
+    fn options_to(&self, path: &str) -> Options {
         Options {
-            peer: Some(self.reader_url(what)),
+            peer: Some(self.reader_url(path)),
             ..self.options.clone()
         }
     }
 
     /// Returns the options for measuring latency, which needs no large buffer.
-    fn small(&self, options: Options) -> Options {
+    fn latency_options(&self, options: Options) -> Options {
         Options {
             capacity: 64,
             ..options
@@ -63,7 +64,7 @@ impl Plan {
 
     fn chunk_at(&self, done: u64) -> usize {
         usize::try_from(self.elements.saturating_sub(done))
-            .map_or(self.chunk, |left| left.min(self.chunk))
+            .map_or(self.chunk, |remaining| remaining.min(self.chunk))
     }
 }
 
@@ -87,26 +88,26 @@ macro_rules! for_type {
 
 pub(super) fn write(plan: &Plan) -> Result<WriteResult, StreamError> {
     let written = for_type!(plan.data_type, write_plain, write_values, plan)?;
-    let options = plan.small(plan.options_to("latency"));
+    let options = plan.latency_options(plan.options_to("latency"));
     let mut writer = Writer::<u64>::create("bench/latency", options)?;
-    for _ in 0..plan.samples {
-        writer.write(&monotonic_nanos(), WAIT)?;
-        // This sends the element immediately, and waits until it was read.
-        writer.flush(Until::Read, WAIT)?;
+    for _ in 0..plan.latency_samples {
+        writer.write(&monotonic_nanos(), CALL_TIMEOUT)?;
+        // This sends the element immediately and waits until it has been read.
+        writer.flush(Until::Read, CALL_TIMEOUT)?;
     }
-    writer.close(WAIT);
+    writer.close(CALL_TIMEOUT);
     Ok(written)
 }
 
 pub(super) fn read(plan: &Plan) -> Result<ReadResult, StreamError> {
     let mut received = for_type!(plan.data_type, read_plain, read_values, plan)?;
-    if received.fault.is_none() && plan.samples > 0 {
+    if received.error.is_none() && plan.latency_samples > 0 {
         let url = plan.reader_url("latency");
-        let mut reader = Reader::<u64>::create(&url, plan.small(plan.options.clone()))?;
+        let mut reader = Reader::<u64>::create(&url, plan.latency_options(plan.options.clone()))?;
         loop {
-            match reader.read(WAIT) {
-                Ok(then) => {
-                    let nanos = monotonic_nanos().saturating_sub(then);
+            match reader.read(CALL_TIMEOUT) {
+                Ok(sent_at) => {
+                    let nanos = monotonic_nanos().saturating_sub(sent_at);
                     received.latencies.push(Duration::from_nanos(nanos));
                 }
                 Err(StreamError::Ended) => break,
@@ -124,19 +125,20 @@ fn write_plain<T: Content>(plan: &Plan) -> Result<WriteResult, StreamError> {
     let mut next = 0;
     while next < plan.elements {
         let count = plan.chunk_at(next);
-        writer.write_with(count, WAIT, |space| {
+        writer.write_with(count, CALL_TIMEOUT, |space| {
             for (element, index) in space.iter_mut().zip(next..) {
                 *element = T::at(index);
             }
         })?;
         next += count as u64;
     }
-    writer.flush(Until::Available, WAIT)?;
+    writer.flush(Until::Available, CALL_TIMEOUT)?;
     let cpu = cpu_time().saturating_sub(cpu);
-    // Keep the connection open until the reader has queried its transport. `close` reports a failure.
-    let _ = writer.flush(Until::Read, WAIT);
-    let left = writer.close(WAIT).elements;
-    Ok(WriteResult { cpu, left })
+    // Keep the connection open until the reader has queried the transport. An error is ignored
+    // here because `close` reports the elements that remain.
+    let _ = writer.flush(Until::Read, CALL_TIMEOUT);
+    let remaining = writer.close(CALL_TIMEOUT).elements;
+    Ok(WriteResult { cpu, remaining })
 }
 
 fn write_values(plan: &Plan) -> Result<WriteResult, StreamError> {
@@ -149,23 +151,24 @@ fn write_values(plan: &Plan) -> Result<WriteResult, StreamError> {
         let end = next + plan.chunk_at(next) as u64;
         values.clear();
         values.extend((next..end).map(|index| value_at(&plan.data_type, index)));
-        writer.write_many(&values, WAIT)?;
+        writer.write_many(&values, CALL_TIMEOUT)?;
         next = end;
     }
-    writer.flush(Until::Available, WAIT)?;
+    writer.flush(Until::Available, CALL_TIMEOUT)?;
     let cpu = cpu_time().saturating_sub(cpu);
-    // Keep the connection open until the reader has queried its transport. `close` reports a failure.
-    let _ = writer.flush(Until::Read, WAIT);
-    let left = writer.close(WAIT).elements;
-    Ok(WriteResult { cpu, left })
+    // Keep the connection open until the reader has queried the transport. An error is ignored
+    // here because `close` reports the elements that remain.
+    let _ = writer.flush(Until::Read, CALL_TIMEOUT);
+    let remaining = writer.close(CALL_TIMEOUT).elements;
+    Ok(WriteResult { cpu, remaining })
 }
 
 fn read_plain<T: Content>(plan: &Plan) -> Result<ReadResult, StreamError> {
     let mut reader = Reader::<T>::create(&plan.reader_url("data"), plan.options.clone())?;
     let transport = reader.properties().transport.unwrap_or("?");
-    Ok(read_all(plan, transport, |count, from| {
-        let region = reader.acquire(count, WAIT)?;
-        let pairs = region.iter().zip(from..);
+    Ok(read_all(plan, transport, |count, first_index| {
+        let region = reader.acquire(count, CALL_TIMEOUT)?;
+        let pairs = region.iter().zip(first_index..);
         let wrong = pairs.filter(|(element, index)| **element != T::at(*index));
         Ok((region.len(), wrong.count()))
     }))
@@ -175,16 +178,16 @@ fn read_values(plan: &Plan) -> Result<ReadResult, StreamError> {
     let url = plan.reader_url("data");
     let mut reader = ValueReader::create(&url, &plan.data_type, plan.options.clone())?;
     let transport = reader.properties().transport.unwrap_or("?");
-    Ok(read_all(plan, transport, |count, from| {
-        let values = reader.read_up_to(count, WAIT)?;
-        let pairs = values.iter().zip(from..);
+    Ok(read_all(plan, transport, |count, first_index| {
+        let values = reader.read_up_to(count, CALL_TIMEOUT)?;
+        let pairs = values.iter().zip(first_index..);
         let wrong = pairs.filter(|(value, index)| **value != value_at(&plan.data_type, *index));
         Ok((values.len(), wrong.count()))
     }))
 }
 
-/// Reads to the end. `take` reads at most a number of elements, starting at an index, and returns how
-/// many it read and how many of them were wrong.
+/// Reads to the end. `take(count, index)` reads up to `count` elements, starting at `index`, and
+/// returns the number of elements read and the number of wrong ones.
 fn read_all(
     plan: &Plan,
     transport: &'static str,
@@ -203,7 +206,7 @@ fn read_all(
             }
             Err(StreamError::Ended) => break,
             Err(error) => {
-                received.fault = Some(error);
+                received.error = Some(error);
                 break;
             }
         }
@@ -213,12 +216,12 @@ fn read_all(
     received
 }
 
-/// Returns the monotonic time, which is the same for every process on the machine.
+/// Returns the monotonic time in nanoseconds. All processes on the machine share this clock.
 fn monotonic_nanos() -> u64 {
     u64::try_from(duration_of(ClockId::Monotonic).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the processor time of this process, with all its threads.
+/// Returns the processor time of all threads of this process.
 fn cpu_time() -> Duration {
     duration_of(ClockId::ProcessCPUTime)
 }
@@ -231,22 +234,25 @@ fn duration_of(clock: ClockId) -> Duration {
 mod tests {
     use super::*;
 
-    /// Returns the result of a reader that gets these elements, two at a time.
+    /// Returns the result of a reader that receives these elements, two at a time.
     fn result_of(elements: &[u64]) -> ReadResult {
         let plan = Plan {
             data_type: DataType::U64,
             elements: 6,
             chunk: 2,
-            samples: 0,
+            latency_samples: 0,
             base: String::new(),
             options: Options::default(),
         };
-        let mut rest = elements;
-        read_all(&plan, "", |count, from| {
-            let (now, later) = rest.split_at(count.min(rest.len()));
-            rest = later;
-            let wrong = now.iter().zip(from..).filter(|(e, i)| **e != u64::at(*i));
-            match now.len() {
+        let mut remaining = elements;
+        read_all(&plan, "", |count, first_index| {
+            let (chunk, after) = remaining.split_at(count.min(remaining.len()));
+            remaining = after;
+            let wrong = chunk
+                .iter()
+                .zip(first_index..)
+                .filter(|(e, i)| **e != u64::at(*i));
+            match chunk.len() {
                 0 => Err(StreamError::Ended),
                 count => Ok((count, wrong.count())),
             }

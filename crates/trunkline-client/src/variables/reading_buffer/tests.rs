@@ -10,7 +10,7 @@ fn reading(sequence: u64, value: f64) -> Entry {
 
 #[test]
 fn unasked_and_unanswered_items_have_their_fault_in_place() {
-    let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingPage::new());
+    let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingBuffer::new());
     // No variable is known. The client refuses 1 and 4 and sends the others; the engine refuses 2
     // and does not answer 5.
     assert_eq!(sut.ask(&Variables::default()), 0);
@@ -26,8 +26,8 @@ fn unasked_and_unanswered_items_have_their_fault_in_place() {
     }
     assert_eq!(sut.answered(4), None);
 
-    let page = sut.finish(&FaultCode::TimedOut.into());
-    let codes: Vec<_> = page
+    let buffer = sut.finish(&FaultCode::TimedOut.into());
+    let codes: Vec<_> = buffer
         .iter()
         .map(|one| one.map(|reading| reading.get::<f64>()).map_err(|f| f.code))
         .collect();
@@ -40,31 +40,31 @@ fn unasked_and_unanswered_items_have_their_fault_in_place() {
         Err(FaultCode::TimedOut),
     ];
     assert_eq!(codes, expected);
-    let places: Vec<usize> = page.faults().map(|(place, _)| place).collect();
+    let places: Vec<usize> = buffer.faults().map(|(place, _)| place).collect();
     assert_eq!(places, [1, 2, 4, 5]);
-    let values: Vec<_> = page.values::<f64>().collect();
+    let values: Vec<_> = buffer.values::<f64>().collect();
     assert_eq!(values, [Some(0.0), None, None, Some(2.0), None, None]);
-    assert_eq!((page.len(), page.get(6).is_none()), (6, true));
+    assert_eq!((buffer.len(), buffer.get(6).is_none()), (6, true));
 
-    let readings = page.to_readings();
-    assert_eq!(readings, page.clone().into_readings());
+    let readings = buffer.to_readings();
+    assert_eq!(readings, buffer.clone().into_readings());
     let position = readings[3].as_ref().map(|reading| reading.position);
     let (epoch, sequence) = (7, 3);
     assert_eq!(position, Ok(Position { epoch, sequence }));
 }
 
 #[test]
-fn a_page_that_is_filled_again_keeps_its_room() {
+fn a_buffer_that_is_filled_again_keeps_its_room() {
     let variables = [VariableRef::NOBODY; 100];
-    let mut sut = ReadList::new(&variables, ReadingPage::new());
+    let mut sut = ReadList::new(&variables, ReadingBuffer::new());
     sut.asked = (0..100).map(|item| (item, item)).collect();
     for index in 0..100 {
         sut.answered(index);
         sut.push(reading(1, 1.0));
     }
-    let page = sut.finish(&FaultCode::Internal.into());
-    let (place, room) = (page.entries.as_ptr(), page.entries.capacity());
-    let again = ReadList::new(&variables[..50], page).finish(&FaultCode::Internal.into());
+    let buffer = sut.finish(&FaultCode::Internal.into());
+    let (place, room) = (buffer.entries.as_ptr(), buffer.entries.capacity());
+    let again = ReadList::new(&variables[..50], buffer).finish(&FaultCode::Internal.into());
     assert_eq!(
         (
             again.len(),

@@ -1,4 +1,4 @@
-//! A run from beginning to end: faults, heal, and the checks once there is no more activity.
+//! The phases of a run: faults, the heal, and the checks once there is no more activity.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use trunkline_client::request::Info;
 use trunkline_proto::Endpoint;
 use trunkline_types::{Contract, Position};
 
-use crate::checker::number_of;
+use crate::checker::write_number;
 use crate::plan::Repairs;
-use crate::program::Follow;
+use crate::program::Subscription;
 use crate::world::World;
 
 /// Time after the last fault within which all clients are connected.
-const CONNECTED: Duration = Duration::from_secs(10);
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Time after the heal within which every view matches the engine's (B-11).
-const CONVERGED: Duration = Duration::from_secs(2);
+const CONVERGE_TIME: Duration = Duration::from_secs(2);
 /// The same after a mark was lost: the keep-alives of a whole sweep, plus time for lost connections to end.
-const SWEPT: Duration = Duration::from_secs(70);
+const SWEEP_TIME: Duration = Duration::from_secs(70);
 /// Time within which every write that waits for room ends.
-const ENDED: Duration = Duration::from_secs(60);
+const WRITES_END_TIME: Duration = Duration::from_secs(60);
 /// Time within which a single update reaches every subscriber if nothing is wrong.
-const PROBE: Duration = Duration::from_millis(700);
+const PROBE_TIME: Duration = Duration::from_millis(700);
 /// Silence after which an end notices that its peer is dead (B-13): the deadline, the interval that
 /// it allows after its own stall, and the time of a turn.
-const DEAD: Duration = Duration::from_millis(4_200);
+const SILENCE_MAX: Duration = Duration::from_millis(4_200);
 
 impl World {
     /// Runs the plan: first safety, then liveness.
@@ -33,40 +33,40 @@ impl World {
         if self.plan.cycles > 0 {
             self.run_chaos();
         } else {
-            self.run_for(self.plan.safety);
+            self.run_for(self.plan.fault_phase);
             self.heal();
             self.converge();
         }
-        self.busy = false;
+        self.writes_enabled = false;
         self.end_writes();
         if self.plan.repairs == Repairs::Marks {
-            self.run_for(SWEPT);
-            self.check_views("a whole sweep after the last write", true, SWEPT);
+            self.run_for(SWEEP_TIME);
+            self.check_views("a whole sweep after the last write", true, SWEEP_TIME);
             // The sweep sets the marks of items again, but not those of patterns, so
             // `check_transient` is left out.
         } else {
-            self.run_for(CONVERGED);
-            self.check_views("2 s after the last write", true, CONVERGED);
-            self.check_transient("2 s after the last write", CONVERGED);
+            self.run_for(CONVERGE_TIME);
+            self.check_views("2 s after the last write", true, CONVERGE_TIME);
+            self.check_transient("2 s after the last write", CONVERGE_TIME);
             for _ in 0..3 {
                 self.probe();
             }
         }
         self.check_ledgers();
-        self.checker.all_ended();
+        self.checker.check_all_ended();
         self.count_repairs();
         self.check_budget();
     }
 
     /// Waits until all clients are connected.
     fn converge(&mut self) {
-        let end = self.now.saturating_add(CONNECTED);
+        let end = self.now.saturating_add(CONNECT_TIME);
         while self.now < end && self.checker.violation.is_none() && !self.all_connected() {
             self.run_for(Duration::from_millis(20));
         }
         if !self.all_connected() {
             self.checker
-                .fail(|| "not everybody is connected 10 s after the heal".to_owned());
+                .fail(|| "a program is not connected 10 s after the heal".to_owned());
         }
         self.run_for(Duration::from_millis(500));
     }
@@ -74,8 +74,8 @@ impl World {
     /// Waits until all writes have ended. Writes wait for room, up to `stall` each, one after
     /// another; the end of the last one is the last write.
     fn end_writes(&mut self) {
-        let end = self.now.saturating_add(ENDED);
-        while self.now < end && self.checker.violation.is_none() && self.checker.has_open() {
+        let end = self.now.saturating_add(WRITES_END_TIME);
+        while self.now < end && self.checker.violation.is_none() && self.checker.has_open_writes() {
             self.run_for(Duration::from_millis(20));
         }
     }
@@ -86,19 +86,19 @@ impl World {
             if self.checker.violation.is_some() {
                 return;
             }
-            (self.faulty, self.busy) = (true, true);
-            for _ in 0..self.chance.range(1, 3) {
-                let fault = crate::fault::FAULTS[self.chance.index(crate::fault::FAULTS.len())];
-                self.strike(fault);
-                let time = self.chance.millis(0, 1500);
+            (self.faults_enabled, self.writes_enabled) = (true, true);
+            for _ in 0..self.rng.range(1, 3) {
+                let fault = crate::fault::FAULTS[self.rng.index(crate::fault::FAULTS.len())];
+                self.inject(fault);
+                let time = self.rng.millis(0, 1500);
                 self.run_for(time);
             }
             self.heal();
-            self.busy = false;
-            self.run_for(CONVERGED);
+            self.writes_enabled = false;
+            self.run_for(CONVERGE_TIME);
             let when = format!("2 s after the heal of cycle {cycle}");
-            self.check_views(&when, true, CONVERGED);
-            self.check_transient(&when, CONVERGED);
+            self.check_views(&when, true, CONVERGE_TIME);
+            self.check_transient(&when, CONVERGE_TIME);
         }
     }
 
@@ -123,87 +123,93 @@ impl World {
             return self.checker.fail(|| format!("{when}: the engine is gone"));
         };
         let mut compared = 0;
-        let mut found = None;
+        let mut violation = None;
         let epoch = running.engine.epoch();
         for (program, host) in self.programs.iter().enumerate() {
             let Some(started) = &host.running else {
                 continue;
             };
             if started.core.session().is_none() {
-                found = Some(format!("program {program} is not connected {when}"));
+                violation = Some(format!("program {program} is not connected {when}"));
                 break;
             }
-            for follow in &started.follows {
+            for subscription in &started.subscriptions {
                 // A write that had to wait for room is younger than the heal. If it overruns an
                 // `all` subscription, the subscription starts again.
-                let is_young = |variable: &u32| {
-                    let truth = running.handles.get(*variable as usize);
-                    let truth = truth.and_then(|handle| running.engine.variable(*handle));
-                    let sequence = truth.map_or(0, |truth| truth.update().sequence);
-                    let seen = self.checker.seen(*variable, Position { epoch, sequence });
-                    seen.is_some_and(|seen| now.since(seen.at) < settled)
+                let is_recent = |variable: &u32| {
+                    let handle = running.handles.get(*variable as usize);
+                    let engine_variable =
+                        handle.and_then(|handle| running.engine.variable(*handle));
+                    let sequence = engine_variable.map_or(0, |variable| variable.update().sequence);
+                    let update = self
+                        .checker
+                        .update_at(*variable, Position { epoch, sequence });
+                    update.is_some_and(|update| now.since(update.at) < settled)
                 };
-                let is_all = matches!(follow.contract, Contract::All { .. });
-                if is_all && follow.variables.iter().any(is_young) {
+                let is_all = matches!(subscription.contract, Contract::All { .. });
+                if is_all && subscription.variables.iter().any(is_recent) {
                     continue;
                 }
-                for (item, variable) in follow.variables.iter().enumerate() {
-                    if is_young(variable) {
+                for (item, variable) in subscription.variables.iter().enumerate() {
+                    if is_recent(variable) {
                         continue;
                     }
-                    let is_sampled = matches!(follow.contract, Contract::Sampled(_));
-                    if matches!(follow.contract, Contract::First(_)) || (is_sampled && !sampled) {
+                    let is_sampled = matches!(subscription.contract, Contract::Sampled(_));
+                    if matches!(subscription.contract, Contract::First(_))
+                        || (is_sampled && !sampled)
+                    {
                         continue;
                     }
                     let handle = running.handles.get(*variable as usize);
-                    let Some(truth) = handle.and_then(|h| running.engine.variable(*h)) else {
+                    let Some(engine_variable) = handle.and_then(|h| running.engine.variable(*h))
+                    else {
                         continue;
                     };
-                    let update = truth.update();
+                    let update = engine_variable.update();
                     let position = Position {
                         epoch,
                         sequence: update.sequence,
                     };
                     compared += 1;
-                    let value = started.core.value(now, follow.id, item as u32);
-                    let who = || {
+                    let value = started.core.value(now, subscription.id, item as u32);
+                    let context = || {
                         format!(
                             "program {program} variable {variable} under {}",
-                            follow.contract
+                            subscription.contract
                         )
                     };
                     let Some(value) = value else {
-                        found = Some(format!("B-11: {} has no value {when}", who()));
+                        violation = Some(format!("B-11: {} has no value {when}", context()));
                         break;
                     };
-                    let truly = truth.sample_of(&update).value;
+                    let engine_value = engine_variable.sample_of(&update).value;
                     let same = value.position == position
                         && (update.sequence == 0 || value.sample.quality == update.quality)
                         && (update.sequence == 0
-                            || number_of(&value.sample.value) == number_of(&truly));
+                            || write_number(&value.sample.value) == write_number(&engine_value));
                     if !same {
-                        found = Some(format!(
+                        violation = Some(format!(
                             "B-11: {} is at {:?}, the engine at {position:?}, {when}",
-                            who(),
+                            context(),
                             value.position
                         ));
                     } else if value.stale.is_some() {
-                        found = Some(format!("B-12: {} says it is stale {when}", who()));
-                    } else if had(follow, item) != Some(position) {
-                        found = Some(format!(
+                        violation = Some(format!("B-12: {} is marked as stale {when}", context()));
+                    } else if last_taken(subscription, item) != Some(position) {
+                        violation = Some(format!(
                             "B-11: {} has taken {:?}, the engine is at {position:?}, {when}; {} \
                              events wait",
-                            who(),
-                            had(follow, item),
-                            started.core.waiting(follow.id)
+                            context(),
+                            last_taken(subscription, item),
+                            started.core.waiting(subscription.id)
                         ));
                     }
                 }
             }
         }
         self.checker.totals.compared += compared;
-        if let Some(found) = found {
-            self.checker.fail(|| found);
+        if let Some(violation) = violation {
+            self.checker.fail(|| violation);
         }
     }
 
@@ -211,14 +217,14 @@ impl World {
     fn probe(&mut self) {
         let count = self.plan.variables.len() as u64;
         for _ in 0..count.min(10) {
-            let variable = self.chance.below(count) as u32;
+            let variable = self.rng.below(count) as u32;
             self.produce_one(variable);
             self.after_engine();
-            let time = self.chance.millis(0, 30);
+            let time = self.rng.millis(0, 30);
             self.run_for(time);
         }
         let slack = self.plan.way.delay * 4 + self.plan.scheduling * 20;
-        self.run_for(PROBE + slack);
+        self.run_for(PROBE_TIME + slack);
         self.check_views("after a single write", false, Duration::ZERO);
     }
 
@@ -229,7 +235,7 @@ impl World {
         if self.checker.violation.is_some() || self.plan.repairs == Repairs::Records {
             return;
         }
-        let asked: Vec<Option<RequestId<Info>>> = self
+        let requests: Vec<Option<RequestId<Info>>> = self
             .programs
             .iter_mut()
             .map(|host| {
@@ -242,7 +248,7 @@ impl World {
             self.wake_program(program, self.now);
         }
         self.run_for(Duration::from_millis(1_500) + self.plan.way.delay * 4);
-        for (program, request) in asked.into_iter().enumerate() {
+        for (program, request) in requests.into_iter().enumerate() {
             self.check_ledgers_of(program, request);
         }
     }
@@ -260,13 +266,13 @@ impl World {
         };
         let answer = request.and_then(|request| started.core.take(request));
         let Some(Ok(infos)) = answer else {
-            return checker.fail(|| format!("program {program} is told no ledgers: {answer:?}"));
+            return checker.fail(|| format!("program {program} received no ledgers: {answer:?}"));
         };
         let mut received: BTreeMap<u32, u64> = BTreeMap::new();
         for info in infos.into_iter().flatten() {
             checker.totals.ledgers += 1 + info.subscriptions.len() as u64;
-            if !info.upstream.is_balanced() || info.upstream.written != info.sequence {
-                let text = format!("B-02: upstream of {}: {:?}", info.name, info.upstream);
+            if !info.write_ledger.is_balanced() || info.write_ledger.written != info.sequence {
+                let text = format!("B-02: upstream of {}: {:?}", info.name, info.write_ledger);
                 checker.fail(|| text);
             }
             for subscription in &info.subscriptions {
@@ -282,39 +288,39 @@ impl World {
                 }
             }
         }
-        for follow in &started.follows {
-            let Some(ledger) = started.core.ledger(follow.id) else {
+        for subscription in &started.subscriptions {
+            let Some(ledger) = started.core.ledger(subscription.id) else {
                 continue;
             };
             checker.totals.ledgers += 1;
             if !ledger.is_balanced() || ledger.waiting > 0 {
                 let text = format!(
                     "B-02: client {program} under {}: {ledger:?}",
-                    follow.contract
+                    subscription.contract
                 );
                 checker.fail(|| text);
             }
         }
-        for follow in &started.follows {
+        for subscription in &started.subscriptions {
             // The engine counts a reopened `all` subscription from zero. It does not count a first reading
             // without a value, although the client counts it as received.
-            let is_one_life = !matches!(follow.contract, Contract::All { .. });
-            let wire = started.core.wire_number(follow.id);
-            let Some(ledger) = started.core.ledger(follow.id) else {
+            let is_one_life = !matches!(subscription.contract, Contract::All { .. });
+            let wire = started.core.wire_number(subscription.id);
+            let Some(ledger) = started.core.ledger(subscription.id) else {
                 continue;
             };
-            if let Some(before) = follow
+            if let Some(before) = subscription
                 .received_before
                 .filter(|_| is_one_life && all_written)
                 && let Some(at_engine) = wire.and_then(|wire| received.get(&wire))
                 && ledger.received - before != *at_engine
             {
-                let here = ledger.received - before;
+                let received_here = ledger.received - before;
                 checker.fail(|| {
                     format!(
-                        "B-02: client {program} has received {here} under {}, {at_engine} are \
-                         confirmed",
-                        follow.contract
+                        "B-02: client {program} has received {received_here} under {}, the \
+                         engine has {at_engine} confirmed",
+                        subscription.contract
                     )
                 });
             }
@@ -346,7 +352,7 @@ impl World {
         if let Some(started) = host.and_then(|host| host.running.as_ref()) {
             let counters = started.core.counters();
             self.checker
-                .repaired(counters.diverged, counters.repaired, 0);
+                .record_repairs(counters.diverged, counters.repaired, 0);
         }
     }
 
@@ -357,16 +363,16 @@ impl World {
             let (repaired, marked) = running.engine.health().repaired_and_marked();
             if self.plan.repairs != Repairs::Records && repaired > 0 {
                 self.checker
-                    .fail(|| format!("B-10: the engine sent {repaired} items once more"));
+                    .fail(|| format!("B-10: the engine sent {repaired} items again"));
             }
-            self.checker.repaired(0, 0, marked);
+            self.checker.record_repairs(0, 0, marked);
         }
     }
 
     /// Checks bounds and deadlines, twice a second.
     pub(crate) fn inspect(&mut self) {
         let now = self.now;
-        let mut found = None;
+        let mut violation = None;
         for (program, host) in self.programs.iter().enumerate() {
             let Some(started) = &host.running else {
                 continue;
@@ -374,27 +380,27 @@ impl World {
             if host.paused_until > now {
                 continue;
             }
-            let silent = now.since(host.heard);
-            if host.link.is_some() && started.core.session().is_some() && silent > DEAD {
-                found = Some(format!(
+            let silent = now.since(host.last_input_at);
+            if host.link.is_some() && started.core.session().is_some() && silent > SILENCE_MAX {
+                violation = Some(format!(
                     "B-13: program {program} has heard nothing for {silent:?}"
                 ));
             }
-            for follow in &started.follows {
-                let waiting = started.core.waiting(follow.id);
-                let bound = bound_of(follow);
+            for subscription in &started.subscriptions {
+                let waiting = started.core.waiting(subscription.id);
+                let bound = queue_bound(subscription);
                 if waiting > bound {
-                    found = Some(format!(
-                        "program {program} holds {waiting} under {}, {bound} is its bound",
-                        follow.contract
+                    violation = Some(format!(
+                        "program {program} holds {waiting} events under {}, its bound is {bound}",
+                        subscription.contract
                     ));
                 }
                 if started.core.session().is_none()
-                    && let Some(value) = started.core.value(now, follow.id, 0)
+                    && let Some(value) = started.core.value(now, subscription.id, 0)
                     && (value.stale.is_none() || value.sample.quality.is_good())
                 {
-                    found = Some(format!(
-                        "B-12: program {program} is not connected, and has {value:?}"
+                    violation = Some(format!(
+                        "B-12: program {program} is not connected, but has {value:?}"
                     ));
                 }
             }
@@ -403,31 +409,31 @@ impl World {
             && self.engine.paused_until <= now
         {
             for (link, slot) in &running.sessions {
-                let silent = now.since(slot.heard);
-                if slot.session.is_open() && slot.session.wants_input() && silent > DEAD {
+                let silent = now.since(slot.last_input_at);
+                if slot.session.is_open() && slot.session.wants_input() && silent > SILENCE_MAX {
                     let program = slot.program;
-                    found = Some(format!(
+                    violation = Some(format!(
                         "B-13: link {link} of program {program}: the engine has heard nothing for \
                          {silent:?}"
                     ));
                 }
             }
         }
-        if let Some(found) = found {
-            self.checker.fail(|| found);
+        if let Some(violation) = violation {
+            self.checker.fail(|| violation);
         }
     }
 }
 
-fn had(follow: &Follow, item: usize) -> Option<Position> {
-    follow.had.get(item)?.position
+fn last_taken(subscription: &Subscription, item: usize) -> Option<Position> {
+    subscription.items.get(item)?.position
 }
 
 /// The largest number of events that may wait under a subscription: its readings, one notice per
 /// item, and changes of the connection.
-fn bound_of(follow: &Follow) -> usize {
-    let items = follow.variables.len();
-    let readings = match follow.contract {
+fn queue_bound(subscription: &Subscription) -> usize {
+    let items = subscription.variables.len();
+    let readings = match subscription.contract {
         Contract::Latest | Contract::Sampled(_) => items,
         Contract::Last(n) | Contract::First(n) => items * n as usize,
         Contract::All { elements, .. } => 2 * elements as usize + items,
