@@ -28,10 +28,11 @@
 //! - `folder`: [`HistoryFolder`] reads a folder without recording; the commands [`verify`], [`rebuild`]
 //!   and [`compact`]; [`backup_files`] for backups; [`arrow_batch`] for other programs.
 //! - `query`: answers queries, page by page.
-//! - `files`: Parquet files. `part` is a single file, `schema` defines its columns, `footer` its metadata
-//!   and their second copy, `summary` its buckets for plots; `seal` writes files, `join` joins small ones,
-//!   `merge` reads several in row order, `unsealed` reads the logs beside them, `orphans` handles files
-//!   that the catalogue does not list.
+//! - `files`: Parquet files. `part` is a single file, `schema` defines its columns, `row_groups` writes
+//!   them, `run_columns` encodes those that consist of runs, `footer` is its metadata and their second copy,
+//!   `summary` its buckets for plots; `seal` writes files, `join` joins small ones, `merge` reads several in
+//!   row order, `unsealed` reads the logs beside them, `orphans` handles files that the catalogue does not
+//!   list.
 //! - `log`: the append log; `tail`: rows that are only in the log, held in memory;
 //!   `spool`: the folder on another disk that holds the log while the first folder cannot be written.
 //! - `catalogue`: series and files; `snapshot`: a copy of it.

@@ -18,35 +18,26 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
-use parquet::arrow::{ArrowWriter, ProjectionMask};
-use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::ChunkReader;
-use parquet::schema::types::ColumnPath;
 use trunkline_types::history::{HistoryMark, RowKey, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::files::block_checksums::{CheckedFile, ChecksumWriter};
 use crate::files::footer::{self, FileNote, Footer, FooterContent};
-use crate::files::schema::{Batch, Projection, ReadBatch, SCHEMA, column};
+use crate::files::row_groups::RowGroups;
+use crate::files::schema::{Projection, ReadBatch, SCHEMA, column};
 use crate::files::summary::{self, Expected, Summarizer, Summary, SummaryBucket};
 use crate::paths::{UNFINISHED, remove_if_there};
 use crate::sync::lock;
 
-/// Rows per page of a column, the smallest unit that a reader decodes. Pages of long values have fewer.
-const PAGE_ROWS: usize = 4096;
-const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Rows converted at a time.
-const BATCH_ROWS: usize = 64 << 10;
-/// Bytes of values converted at a time.
-const BATCH_BYTES: usize = 32 << 20;
 /// Rows read at a time.
 const BATCH_READ: usize = 8 << 10;
 /// Bytes of values read at a time.
@@ -96,8 +87,7 @@ pub(crate) struct SeriesSpan {
 pub(crate) struct PartWriter {
     path: PathBuf,
     unfinished: Unfinished,
-    writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
-    batch: Batch,
+    writer: RowGroups<ChecksumWriter<BufWriter<File>>>,
     /// The index: one line per series.
     lines: String,
     /// First and last time of all rows.
@@ -118,34 +108,6 @@ impl Drop for Unfinished {
     }
 }
 
-fn properties() -> Result<WriterProperties, Error> {
-    let path = |name: &str| ColumnPath::from(name);
-    let mut builder = WriterProperties::builder()
-        .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(1024)
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .set_dictionary_enabled(false);
-    // In other columns, a damaged dictionary would cost the rows of a whole row group.
-    builder = builder.set_column_dictionary_enabled(path("variable"), true);
-    builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
-    let deltas = [
-        "time", "integer", "quality", "delay", "epoch", "sequence", "count",
-    ];
-    for name in deltas {
-        builder = builder.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
-    }
-    // Packed differences of times hardly get smaller.
-    builder = builder.set_column_compression(path("time"), Compression::UNCOMPRESSED);
-    // Queries do not select rows by these columns.
-    for name in ["quality", "delay", "epoch", "sequence", "count"] {
-        builder = builder.set_column_statistics_enabled(path(name), EnabledStatistics::None);
-    }
-    Ok(builder.build())
-}
-
 impl PartWriter {
     /// Begins a part with this path, relative to the history's folder. The file gets this name when it
     /// is finished.
@@ -156,12 +118,10 @@ impl PartWriter {
         let (path, unfinished) = (folder.join(path), Unfinished(unfinished.join(name)));
         let file = File::create(&unfinished.0)?;
         let file = ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file));
-        let writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties()?))?;
         Ok(Self {
             path,
             unfinished,
-            writer,
-            batch: Batch::default(),
+            writer: RowGroups::new(file)?,
             lines: String::new(),
             times: None,
             rows: 0,
@@ -191,7 +151,7 @@ impl PartWriter {
     pub(crate) fn begin_series(&mut self, series: &Series, expected: Option<Expected>) {
         (self.first_row, self.series_times) = (self.rows, None);
         self.summarizer.begin(series, expected);
-        self.batch.begin(&series.name);
+        self.writer.begin(&series.name);
     }
 
     /// Adds rows and events of the current series, after those added before. They must be sorted.
@@ -200,11 +160,11 @@ impl PartWriter {
         let mut at = 0;
         for mark in rows.marks() {
             let before = rows.seek(mark.key);
-            self.add_range(series, rows, at..before)?;
+            self.writer.add(series, rows, at..before)?;
             at = before.max(at);
-            self.batch.add_mark(mark);
+            self.writer.add_mark(mark)?;
         }
-        self.add_range(series, rows, at..rows.len())?;
+        self.writer.add(series, rows, at..rows.len())?;
         self.rows += (rows.len() + rows.marks().len()) as u64;
         let of_rows = [rows.times().first(), rows.times().last()]
             .into_iter()
@@ -232,47 +192,18 @@ impl PartWriter {
         }
     }
 
-    fn add_range(
-        &mut self,
-        series: &Series,
-        rows: &Rows,
-        range: Range<usize>,
-    ) -> Result<(), Error> {
-        // Batches of long values have fewer rows.
-        let per_row = rows.value_bytes() / rows.len().max(1);
-        let count = BATCH_ROWS.min(BATCH_BYTES / per_row.max(1)).max(1);
-        let mut at = range.start;
-        while at < range.end {
-            let end = range.end.min(at + count);
-            self.batch.add(series, rows, at..end);
-            at = end;
-            if self.batch.len() >= count {
-                self.writer.write(&self.batch.take()?)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Completes the file, which is then durable under its name. `segments` are the log segments whose
     /// rows it has, as ranges in ascending order.
-    pub(crate) fn finish(
-        mut self,
-        folder: &Path,
-        segments: Vec<(u64, u64)>,
-    ) -> Result<PartRow, Error> {
-        if self.batch.len() > 0 {
-            self.writer.write(&self.batch.take()?)?;
-        }
+    pub(crate) fn finish(self, folder: &Path, segments: Vec<(u64, u64)>) -> Result<PartRow, Error> {
         // From here on, only the footer is written.
-        self.writer.flush()?;
-        self.writer.sync()?;
+        let mut writer = self.writer.finish()?;
         let summary = self.summarizer.finish()?;
         let note = FileNote {
-            data_bytes: self.writer.inner().written,
+            data_bytes: writer.inner().written,
             summary: summary.as_deref().map_or(0, crc32c::crc32c),
             segments,
         };
-        let sums = self.writer.inner().sums().iter();
+        let sums = writer.inner().sums().iter();
         let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
         let values = [
             (footer::SERIES_KEY, self.lines),
@@ -281,9 +212,9 @@ impl PartWriter {
         ];
         for (key, value) in values {
             let value = KeyValue::new(key.to_owned(), value);
-            self.writer.append_key_value_metadata(value);
+            writer.append_key_value_metadata(value);
         }
-        let mut file = self.writer.into_inner()?.into_inner();
+        let mut file = writer.into_inner()?.into_inner();
         file.flush()?;
         let file = file
             .into_inner()
@@ -939,6 +870,7 @@ mod tests {
 
     use super::*;
     use crate::files::block_checksums::BLOCK;
+    use crate::files::row_groups::PAGE_ROWS;
 
     fn series(data_type: DataType) -> Series {
         Series {

@@ -16,25 +16,32 @@
 //! count     i64, or null  for lost: number of missing updates, if known
 //! ```
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
+    ArrayBuilder, BinaryBuilder, GenericByteBuilder, Int32Builder, Int64Builder, PrimitiveBuilder,
+    StringBuilder,
 };
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
-use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
-    TimestampNanosecondArray,
+use arrow_array::types::{
+    ArrowPrimitiveType, ByteArrayType, Float64Type, Int32Type, Int64Type, TimestampNanosecondType,
 };
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
+    StringArray, TimestampNanosecondArray, new_null_array,
+};
+use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
+use parquet::schema::types::SchemaDescriptor;
 use trunkline_types::history::{HistoryEvent, HistoryMark, RowColumns, RowKey, Rows};
 use trunkline_types::text::format_value;
 use trunkline_types::{DataType, json, wire};
 
 use crate::catalogue::Series;
 use crate::error::Error;
+use crate::files::run_columns::{Chunk, IntegerRuns, NameRuns};
 
 /// Indices of the columns.
 pub(crate) mod column {
@@ -156,29 +163,246 @@ fn word_of(number: f64, data_type: &DataType) -> u64 {
     }
 }
 
-/// Collects rows of several series in columns.
-#[derive(Default)]
-pub(crate) struct Batch {
-    names: Vec<String>,
-    name_keys: Vec<i32>,
+/// The columns of a file that consist of runs, encoded up to the current row.
+pub(crate) struct RunColumns {
+    variable: NameRuns,
+    quality: IntegerRuns,
+    delay: IntegerRuns,
+    epoch: IntegerRuns,
+    sequence: IntegerRuns,
+    count: IntegerRuns,
+}
+
+impl RunColumns {
+    pub(crate) fn new(schema: &SchemaDescriptor) -> Result<Self, Error> {
+        Ok(Self {
+            variable: NameRuns::new(schema.column(column::VARIABLE))?,
+            quality: IntegerRuns::new(schema.column(column::QUALITY))?,
+            delay: IntegerRuns::new(schema.column(column::DELAY))?,
+            epoch: IntegerRuns::new(schema.column(column::EPOCH))?,
+            sequence: IntegerRuns::new(schema.column(column::SEQUENCE))?,
+            count: IntegerRuns::new(schema.column(column::COUNT))?,
+        })
+    }
+
+    /// Adds updates of a variable.
+    pub(crate) fn add(&mut self, name: &Arc<str>, rows: &Rows, range: Range<usize>) {
+        self.variable.put(name, range.len());
+        match rows.delays().get(range.clone()) {
+            Some(delays) => self.delay.put_values(delays),
+            None => self.delay.put_run(0, 0, range.len()),
+        }
+        rows.epochs().visit(range.clone(), |epoch, _, rows| {
+            self.epoch.put_run(epoch as i64, 0, rows);
+        });
+        rows.sequences().visit(range.clone(), |first, into, rows| {
+            let first = first.wrapping_add(into as u64);
+            self.sequence.put_run(first as i64, 1, rows);
+        });
+        rows.qualities().visit(range.clone(), |quality, _, rows| {
+            self.quality.put_run(i64::from(quality as i32), 0, rows);
+        });
+        self.count.put_nulls(range.len());
+    }
+
+    /// Adds an event of a variable.
+    pub(crate) fn add_mark(&mut self, name: &Arc<str>, mark: &HistoryMark) {
+        self.variable.put(name, 1);
+        self.quality.put_nulls(1);
+        self.delay.put_run(0, 0, 1);
+        self.epoch.put_run(mark.key.epoch as i64, 0, 1);
+        self.sequence.put_run(mark.key.sequence as i64, 0, 1);
+        match mark.event.parts() {
+            (_, 0) => self.count.put_nulls(1),
+            (_, count) => self.count.put_run(count as i64, 0, 1),
+        }
+    }
+
+    /// Completes the columns, and returns them by index.
+    pub(crate) fn close(self) -> Result<BTreeMap<usize, Chunk>, Error> {
+        Ok(BTreeMap::from([
+            (column::VARIABLE, self.variable.close()?),
+            (column::QUALITY, self.quality.close()?),
+            (column::DELAY, self.delay.close()?),
+            (column::EPOCH, self.epoch.close()?),
+            (column::SEQUENCE, self.sequence.close()?),
+            (column::COUNT, self.count.close()?),
+        ]))
+    }
+}
+
+/// A column that is null from its last value on, up to the current row.
+trait NullableColumn: ArrayBuilder {
+    fn append_nulls(&mut self, rows: usize);
+
+    /// Appends nulls up to a row.
+    fn fill(&mut self, rows: usize) {
+        self.append_nulls(rows.saturating_sub(self.len()));
+    }
+}
+
+impl<T: ArrowPrimitiveType> NullableColumn for PrimitiveBuilder<T> {
+    fn append_nulls(&mut self, rows: usize) {
+        self.append_nulls(rows);
+    }
+}
+
+impl<T: ByteArrayType> NullableColumn for GenericByteBuilder<T> {
+    fn append_nulls(&mut self, rows: usize) {
+        self.append_nulls(rows);
+    }
+}
+
+/// Collects the columns that vary from row to row.
+pub(crate) struct ValueColumns {
     times: Vec<i64>,
-    values: Float64Builder,
+    values: Vec<f64>,
+    value_nulls: NullBufferBuilder,
     integers: Int64Builder,
     texts: StringBuilder,
     raws: BinaryBuilder,
-    qualities: Int32Builder,
-    delays: Vec<i64>,
-    epochs: Vec<i64>,
-    sequences: Vec<i64>,
     events: StringBuilder,
-    counts: Int64Builder,
 }
 
-impl Batch {
+impl Default for ValueColumns {
+    fn default() -> Self {
+        Self {
+            times: Vec::new(),
+            values: Vec::new(),
+            value_nulls: NullBufferBuilder::new(0),
+            integers: Int64Builder::new(),
+            texts: StringBuilder::new(),
+            raws: BinaryBuilder::new(),
+            events: StringBuilder::new(),
+        }
+    }
+}
+
+impl ValueColumns {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
 
+    /// Adds updates with values of a type.
+    pub(crate) fn add(&mut self, data_type: &DataType, rows: &Rows, range: Range<usize>) {
+        let Some(times) = rows.times().get(range.clone()) else {
+            return;
+        };
+        self.add_values(data_type, rows, range);
+        self.times.extend_from_slice(times);
+    }
+
+    fn add_values(&mut self, data_type: &DataType, rows: &Rows, range: Range<usize>) {
+        let storage = Storage::of(data_type);
+        let words = rows.words().get(range.clone()).unwrap_or_default();
+        match storage {
+            Storage::Number | Storage::Integer | Storage::Enum => {
+                let numbers = words.iter().map(|word| number_of(*word, data_type));
+                self.values.extend(numbers);
+                self.value_nulls.append_n_non_nulls(range.len());
+            }
+            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => {
+                self.values.resize(self.values.len() + range.len(), 0.0);
+                self.value_nulls.append_n_nulls(range.len());
+            }
+        }
+        let start = self.len();
+        match storage {
+            Storage::Number if *data_type == DataType::F32 => {
+                // Converting these to f64 and back may change their bits.
+                for (row, word) in words.iter().enumerate() {
+                    if f32::from_bits(*word as u32).is_nan() {
+                        self.integers.fill(start + row);
+                        self.integers.append_value(*word as i64);
+                    }
+                }
+            }
+            Storage::Integer => {
+                self.integers.fill(start);
+                let integers = words.iter().map(|word| *word as i64);
+                self.integers.append_slice(&integers.collect::<Vec<i64>>());
+            }
+            _ => {}
+        }
+        match storage {
+            Storage::Text | Storage::Enum | Storage::Struct => {
+                self.texts.fill(start);
+                rows.visit(range.clone(), |row| {
+                    self.texts.append_option(shown(data_type, row.value));
+                });
+            }
+            _ => {}
+        }
+        match storage {
+            Storage::Bytes | Storage::Struct => {
+                self.raws.fill(start);
+                rows.visit(range, |row| self.raws.append_value(row.value));
+            }
+            Storage::Array => {
+                self.raws.fill(start);
+                rows.visit(range, |row| {
+                    let is_recorded = !row.value.is_empty();
+                    self.raws.append_option(is_recorded.then_some(row.value));
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
+        self.values.push(0.0);
+        self.value_nulls.append_null();
+        self.events.fill(self.times.len());
+        match mark.event {
+            // Keep the number, so that a newer version can read the event.
+            HistoryEvent::Other(number) => self.events.append_value(number.to_string()),
+            event => self.events.append_value(event.name()),
+        }
+        self.times.push(mark.key.time);
+    }
+
+    /// Removes the collected rows, and returns the columns with their indices.
+    pub(crate) fn take(&mut self) -> Vec<(usize, ArrayRef)> {
+        let rows = self.len();
+        let times = TimestampNanosecondArray::from(std::mem::take(&mut self.times));
+        let times: ArrayRef = Arc::new(times.with_timezone("UTC"));
+        let values = std::mem::take(&mut self.values).into();
+        let values: ArrayRef = Arc::new(Float64Array::new(values, self.value_nulls.finish()));
+        vec![
+            (column::TIME, times),
+            (column::VALUE, values),
+            finish(&mut self.integers, column::INTEGER, rows),
+            finish(&mut self.texts, column::TEXT, rows),
+            finish(&mut self.raws, column::RAW, rows),
+            finish(&mut self.events, column::EVENT, rows),
+        ]
+    }
+}
+
+/// Removes the values of a column, and adds the nulls up to this number of rows.
+fn finish(values: &mut impl NullableColumn, column: usize, rows: usize) -> (usize, ArrayRef) {
+    if values.is_empty() {
+        let null = new_null_array(SCHEMA.field(column).data_type(), rows);
+        return (column, null);
+    }
+    values.fill(rows);
+    (column, values.finish())
+}
+
+/// Collects rows of several series in columns with a value per row.
+#[derive(Default)]
+pub(crate) struct Batch {
+    names: Vec<String>,
+    name_keys: Vec<i32>,
+    values: ValueColumns,
+    qualities: Int32Builder,
+    delays: Vec<i64>,
+    epochs: Vec<i64>,
+    sequences: Vec<i64>,
+    counts: Int64Builder,
+}
+
+impl Batch {
     /// Begins the rows of a series.
     pub(crate) fn begin(&mut self, name: &str) {
         self.names.push(name.to_owned());
@@ -187,15 +411,8 @@ impl Batch {
     /// Adds updates of the current series.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows, range: Range<usize>) {
         let count = range.len();
-        let (Some(times), Some(name_key)) = (
-            rows.times().get(range.clone()),
-            self.names.len().checked_sub(1),
-        ) else {
-            return;
-        };
-        let end = self.times.len() + count;
-        self.name_keys.resize(end, name_key as i32);
-        self.times.extend_from_slice(times);
+        let end = self.name_keys.len() + count;
+        self.name_keys.resize(end, self.names.len() as i32 - 1);
         match rows.delays().get(range.clone()) {
             Some(delays) => self.delays.extend_from_slice(delays),
             None => self.delays.resize(end, 0),
@@ -204,110 +421,46 @@ impl Batch {
             let filled = self.epochs.len() + rows;
             self.epochs.resize(filled, epoch as i64);
         });
-        rows.sequences()
-            .visit(range.clone(), |sequence, into, rows| {
-                let first = sequence.wrapping_add(into as u64) as i64;
-                let following = (0..rows as i64).map(|more| first.wrapping_add(more));
-                self.sequences.extend(following);
-            });
+        rows.sequences().visit(range.clone(), |first, into, rows| {
+            let first = first.wrapping_add(into as u64) as i64;
+            let following = (0..rows as i64).map(|more| first.wrapping_add(more));
+            self.sequences.extend(following);
+        });
         rows.qualities().visit(range.clone(), |quality, _, rows| {
             self.qualities.append_value_n(quality as i32, rows);
         });
-        self.events.append_nulls(count);
         self.counts.append_nulls(count);
-        self.add_values(&series.data_type, rows, range);
-    }
-
-    fn add_values(&mut self, data_type: &DataType, rows: &Rows, range: Range<usize>) {
-        let count = range.len();
-        let storage = Storage::of(data_type);
-        let words = rows.words().get(range.clone()).unwrap_or_default();
-        match storage {
-            Storage::Number | Storage::Integer | Storage::Enum => {
-                let numbers = words.iter().map(|word| number_of(*word, data_type));
-                self.values.append_slice(&numbers.collect::<Vec<f64>>());
-            }
-            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => {
-                self.values.append_nulls(count);
-            }
-        }
-        match storage {
-            Storage::Number if *data_type == DataType::F32 => {
-                // Converting these to f64 and back may change their bits.
-                let integers = words.iter().map(|word| {
-                    let is_nan = f32::from_bits(*word as u32).is_nan();
-                    is_nan.then_some(*word as i64)
-                });
-                integers.for_each(|integer| self.integers.append_option(integer));
-            }
-            Storage::Integer => {
-                let integers = words.iter().map(|word| *word as i64);
-                self.integers.append_slice(&integers.collect::<Vec<i64>>());
-            }
-            _ => self.integers.append_nulls(count),
-        }
-        match storage {
-            Storage::Text | Storage::Enum | Storage::Struct => rows.visit(range.clone(), |row| {
-                self.texts.append_option(shown(data_type, row.value));
-            }),
-            _ => self.texts.append_nulls(count),
-        }
-        match storage {
-            Storage::Bytes | Storage::Struct => {
-                rows.visit(range, |row| self.raws.append_value(row.value));
-            }
-            Storage::Array => rows.visit(range, |row| {
-                let is_recorded = !row.value.is_empty();
-                self.raws.append_option(is_recorded.then_some(row.value));
-            }),
-            _ => self.raws.append_nulls(count),
-        }
+        self.values.add(&series.data_type, rows, range);
     }
 
     /// Adds an event of the current series.
     pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
         self.name_keys.push(self.names.len() as i32 - 1);
-        self.times.push(mark.key.time);
-        self.epochs.push(mark.key.epoch as i64);
-        self.sequences.push(mark.key.sequence as i64);
         self.qualities.append_null();
         self.delays.push(0);
-        self.values.append_null();
-        self.integers.append_null();
-        self.texts.append_null();
-        self.raws.append_null();
-        match mark.event {
-            // Keep the number, so that a newer version can read the event.
-            HistoryEvent::Other(number) => self.events.append_value(number.to_string()),
-            event => self.events.append_value(event.name()),
-        }
+        self.epochs.push(mark.key.epoch as i64);
+        self.sequences.push(mark.key.sequence as i64);
         let (_, count) = mark.event.parts();
         self.counts
             .append_option((count > 0).then_some(count as i64));
+        self.values.add_mark(mark);
     }
 
-    /// Returns the collected rows. The current series continues in the next batch.
+    /// Returns the collected rows.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, Error> {
         let mut batch = std::mem::take(self);
-        self.names.extend(batch.names.last().cloned());
         let names = StringArray::from(batch.names);
         let name_keys = Int32Array::from(batch.name_keys);
         let variables = DictionaryArray::<Int32Type>::try_new(name_keys, Arc::new(names))?;
-        let times = TimestampNanosecondArray::from(batch.times).with_timezone("UTC");
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(variables),
-            Arc::new(times),
-            Arc::new(batch.values.finish()),
-            Arc::new(batch.integers.finish()),
-            Arc::new(batch.texts.finish()),
-            Arc::new(batch.raws.finish()),
-            Arc::new(batch.qualities.finish()),
-            Arc::new(Int64Array::from(batch.delays)),
-            Arc::new(Int64Array::from(batch.epochs)),
-            Arc::new(Int64Array::from(batch.sequences)),
-            Arc::new(batch.events.finish()),
-            Arc::new(batch.counts.finish()),
-        ];
+        let mut columns = BTreeMap::<usize, ArrayRef>::from_iter(batch.values.take());
+        columns.insert(column::VARIABLE, Arc::new(variables));
+        columns.insert(column::QUALITY, Arc::new(batch.qualities.finish()));
+        columns.insert(column::DELAY, Arc::new(Int64Array::from(batch.delays)));
+        columns.insert(column::EPOCH, Arc::new(Int64Array::from(batch.epochs)));
+        let sequences = Int64Array::from(batch.sequences);
+        columns.insert(column::SEQUENCE, Arc::new(sequences));
+        columns.insert(column::COUNT, Arc::new(batch.counts.finish()));
+        let columns = columns.into_values().collect();
         Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
     }
 }
