@@ -153,7 +153,7 @@ fn each_kind_of_garbage_is_answered_with_the_party_at_fault() {
         (
             b"GET / HTTP/1.1\r\nHost: plant\r\n\r\n".to_vec(),
             "malformed",
-            "is not Trunkline's",
+            "not Trunkline's protocol",
         ),
         (
             long(FrameKind::Hello, 4097),
@@ -165,7 +165,7 @@ fn each_kind_of_garbage_is_answered_with_the_party_at_fault() {
             "malformed",
             "4294967295 bytes where at most 4096",
         ),
-        (vec![0xff; 64], "malformed", "is not Trunkline's"),
+        (vec![0xff; 64], "malformed", "not Trunkline's protocol"),
     ];
     for (bytes, code, part) in before_hello {
         let mut peer = Raw::connect(address);
