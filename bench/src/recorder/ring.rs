@@ -61,8 +61,12 @@ impl Ring {
         let bytes = bytes.next_multiple_of(chunk);
         let samples = bytes / SAMPLE;
         let regions = bytes / chunk;
-        let (memory, mut filler, mut reader) =
-            RegionMemory::for_recording(SAMPLE, samples, PagesWanted::LargestThereAre, regions + 1)?;
+        let (memory, mut filler, mut reader) = RegionMemory::for_recording(
+            SAMPLE,
+            samples,
+            PagesWanted::LargestThereAre,
+            regions + 1,
+        )?;
         for (number, sample) in filler
             .next(samples as u64)?
             .chunks_exact_mut(SAMPLE)
