@@ -24,9 +24,9 @@ pub enum PumpMode {
 pub enum BurnerMode {
     /// No fire.
     Off,
-    /// The fire follows `boiler/burner/firing`.
+    /// The firing rate follows `boiler/burner/firing`.
     Manual,
-    /// The pressure controller sets the fire, and stops and starts the burner.
+    /// The pressure controller sets the firing rate, and starts and stops the burner.
     Auto,
 }
 
@@ -37,11 +37,11 @@ pub enum BurnerState {
     Off,
     /// Air only, to clear the furnace.
     Purge,
-    /// Lowest fire, waiting for the flame to settle.
+    /// Lowest firing rate, waiting for the flame to settle.
     Ignition,
     /// Burning.
     Run,
-    /// Shut down by a protection; waits for a reset.
+    /// Shut down by an interlock; waiting for a reset.
     Trip,
 }
 
@@ -60,7 +60,7 @@ pub struct PlantState {
     pub level: f64,
     /// Drum pressure, bar.
     pub pressure: f64,
-    /// Steam to the users, kg/s.
+    /// Steam flow to the consumers, kg/s.
     pub steam: f64,
     /// Feed tank level, %.
     pub tank_level: f64,
@@ -74,7 +74,7 @@ pub struct Pi {
     /// Output per error, % per unit.
     pub gain: f64,
     pub reset_seconds: f64,
-    /// Integral part, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the
+    /// Integral term, %. `INTEGRAL_MAX` limits it, because the feed-forward provides most of the
     /// output.
     pub integral: f64,
     /// Setpoint minus value at the last step.
@@ -108,7 +108,7 @@ impl Pi {
     }
 
     /// Tracks an output that is set elsewhere, so that the transfer to this controller is bumpless,
-    /// within the limit of the integral part.
+    /// within the limit of the integral term.
     fn track(&mut self, error: f64, feed_forward: f64, output: f64) {
         self.error = error;
         self.output = output;
@@ -124,11 +124,11 @@ pub struct Controls {
     pub burner_mode: BurnerMode,
     /// Setpoint of the drum level, %.
     pub level_setpoint: f64,
-    /// Command of the feed valve, %.
+    /// Command to the feed valve, %.
     pub feed: f64,
     /// Setpoint of the drum pressure, bar.
     pub pressure_setpoint: f64,
-    /// Fire, % of full fire.
+    /// Firing rate, % of full fire.
     pub firing: f64,
     /// Setpoint of the feed tank level, %.
     pub tank_setpoint: f64,
@@ -187,7 +187,7 @@ impl Controls {
         }
     }
 
-    /// Computes one step: reads the plant and sets the commands of its valves.
+    /// Computes one step: reads the plant and sets the commands to its valves.
     pub fn step(&mut self, plant: &PlantState, valves: &mut [Valve]) {
         self.update_protections(plant);
         self.control_feed(plant);
@@ -216,7 +216,7 @@ impl Controls {
         command(Tag::TV104, 30.0 + 20.0 * temperature_error);
     }
 
-    /// Records an event as a sentence for people.
+    /// Records an event, as a message for the operator.
     pub fn record_event(&mut self, message: String) {
         self.message = message.into();
         self.events = self.events.saturating_add(1);
@@ -329,7 +329,7 @@ impl Controls {
                 self.pressure
                     .track(-pressure_excess, feed_forward, self.firing)
             }
-            // The burner always starts at the lowest fire.
+            // The burner always starts at the lowest firing rate.
             (_, BurnerMode::Auto) => {
                 self.firing = output_min;
                 self.pressure
@@ -369,7 +369,7 @@ impl Controls {
 
 /// Feed valve position per steam flow, %/(kg/s).
 const FEED_PER_STEAM: f64 = 11.5;
-/// Fire per steam flow, %/(kg/s).
+/// Firing rate per steam flow, %/(kg/s).
 const FIRE_PER_STEAM: f64 = 27.0;
-/// Limit on the integral part in either direction, %.
+/// Limit on the integral term in either direction, %.
 const INTEGRAL_MAX: f64 = 20.0;

@@ -41,7 +41,7 @@ impl Housekeeper {
         let shared = Arc::new(Shared::default());
         let in_thread = shared.clone();
         let body = move || {
-            // A socket must not delay the next due call.
+            // This thread must not send for sessions: a slow socket would delay the next due call.
             only_mark();
             while !in_thread.is_stopped() {
                 let (now, wall) = clock.moment();
@@ -58,8 +58,8 @@ impl Housekeeper {
         })
     }
 
-    /// Makes the thread call the closure soon, because something may be due earlier than the tick
-    /// that the closure last returned. Never waits.
+    /// Makes the thread call the closure soon. Use this if something may be due earlier than the
+    /// tick that the closure last returned. Does not wait for the call.
     pub fn wake(&self) {
         lock(&self.shared.state).woken = true;
         self.shared.changed.notify_one();

@@ -1,4 +1,4 @@
-//! The phases of a run: faults, the heal, and the checks once there is no more activity.
+//! The phases of a run: faults, healing, and the checks after all activity has stopped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +15,17 @@ use crate::world::World;
 
 /// Time after the last fault within which all clients are connected.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Time after the heal within which every view matches the engine's (B-11).
+/// Time after healing within which every view matches the engine's (B-11).
 const CONVERGE_TIME: Duration = Duration::from_secs(2);
-/// The same after a mark was lost: the keep-alives of a whole sweep, plus time for lost connections to end.
+/// As `CONVERGE_TIME`, if marks may have been lost: the keep-alives of one full sweep, plus the
+/// time in which lost connections end.
 const SWEEP_TIME: Duration = Duration::from_secs(70);
 /// Time within which every write that waits for room ends.
 const WRITES_END_TIME: Duration = Duration::from_secs(60);
 /// Time within which a single update reaches every subscriber if nothing is wrong.
 const PROBE_TIME: Duration = Duration::from_millis(700);
-/// Silence after which an end notices that its peer is dead (B-13): the deadline, the interval that
-/// it allows after its own stall, and the time of a turn.
+/// Longest silence before an endpoint detects a dead peer (B-13): the deadline, the extra time that
+/// the endpoint allows after it was itself stalled, and the duration of one turn.
 const SILENCE_MAX: Duration = Duration::from_millis(4_200);
 
 impl World {
@@ -71,8 +72,8 @@ impl World {
         self.run_for(Duration::from_millis(500));
     }
 
-    /// Waits until all writes have ended. Writes wait for room, up to `stall` each, one after
-    /// another; the end of the last one is the last write.
+    /// Waits until all writes have ended. Writes may wait for room one after another, each for up
+    /// to `stall`. The checks that follow are timed from the end of the last one.
     fn end_writes(&mut self) {
         let end = self.now.saturating_add(WRITES_END_TIME);
         while self.now < end && self.checker.violation.is_none() && self.checker.has_open_writes() {
@@ -107,13 +108,15 @@ impl World {
             let session = host.running.as_ref().and_then(|p| p.core.session());
             session.is_some_and(|session| session.epoch == self.engine.epoch)
         };
-        // Clients of an engine that was just killed have not noticed it yet.
+        // Clients do not notice immediately that their engine was killed, so the engine is checked
+        // as well.
         self.engine.running.is_some() && self.programs.iter().all(is_up)
     }
 
     /// Checks that every subscriber's newest value, quality and position match the engine's (B-11).
-    /// Excluded are `first:n`, which keeps the first updates, and single writes that are too recent
-    /// for `sampled`. An update younger than `settled` may still be in flight.
+    /// `first:n` subscriptions are excluded because they keep the first updates. `sampled` ones are
+    /// excluded after single writes, which are too recent for them. An update younger than
+    /// `settled` may still be in flight.
     fn check_views(&mut self, when: &str, sampled: bool, settled: Duration) {
         let now = self.now;
         if self.checker.violation.is_some() {
@@ -134,8 +137,8 @@ impl World {
                 break;
             }
             for subscription in &started.subscriptions {
-                // A write that had to wait for room is younger than the heal. If it overruns an
-                // `all` subscription, the subscription starts again.
+                // A write that waited for room may take effect after healing. If it overruns an
+                // `all` subscription, the subscription is reopened.
                 let is_recent = |variable: &u32| {
                     let handle = running.handles.get(*variable as usize);
                     let engine_variable =
@@ -228,7 +231,7 @@ impl World {
         self.check_views("after a single write", false, Duration::ZERO);
     }
 
-    /// Checks that ledgers are balanced and that both ends' counts agree (B-02).
+    /// Checks that the ledgers balance, and that the counts of client and engine agree (B-02).
     fn check_ledgers(&mut self) {
         // Time for a keep-alive in each direction, which confirms everything received.
         self.run_for(Duration::from_millis(2_600));
@@ -356,8 +359,9 @@ impl World {
         }
     }
 
-    /// Records the repairs of an engine, at the end of its process or of the run. Either a client
-    /// has counted an item that the engine sent again, or the client is gone.
+    /// Records the repairs of an engine, at the end of its process or of the run. Items that the
+    /// engine sent again are not added here: the clients that received them count them, unless they
+    /// are gone.
     pub(crate) fn count_marks(&mut self) {
         if let Some(running) = &self.engine.running {
             let (repaired, marked) = running.engine.health().repaired_and_marked();
@@ -429,8 +433,8 @@ fn last_taken(subscription: &Subscription, item: usize) -> Option<Position> {
     subscription.items.get(item)?.position
 }
 
-/// The largest number of events that may wait under a subscription: its readings, one notice per
-/// item, and changes of the connection.
+/// The largest number of events that may be queued for a subscription: its readings, one notice per
+/// item, and connection changes.
 fn queue_bound(subscription: &Subscription) -> usize {
     let items = subscription.variables.len();
     let readings = match subscription.contract {

@@ -1,5 +1,4 @@
-//! Reads a metadata block piece by piece, without trusting its contents, through a window in
-//! memory.
+//! Reads a metadata block through a small window in memory, without trusting its contents.
 
 use std::io;
 
@@ -17,9 +16,9 @@ const WINDOW_BYTES: u64 = 32 * 1024;
 /// The reason why reading a block ended early.
 #[derive(Debug)]
 pub(crate) enum BlockError {
-    /// The source failed at this position.
+    /// Reading the source failed at this position.
     Source(u64, io::Error),
-    /// The file contradicts itself.
+    /// The file is rejected as a whole: it is inconsistent, or exceeds a limit.
     Refused(Finding),
     /// The rest of this block cannot be read; other segments can.
     Unreadable(Finding),
@@ -32,7 +31,7 @@ pub(crate) struct BlockCursor<'a, R: ?Sized> {
     window: &'a mut Vec<u8>,
     /// Number of bytes of the window that have been consumed.
     used: usize,
-    /// Position in the source after the window.
+    /// Position in the source of the first byte after the window.
     next: u64,
     end: u64,
     /// The difference between a position in the data file and one in the source.
@@ -128,8 +127,8 @@ impl<'a, R: ReadAt + ?Sized> BlockCursor<'a, R> {
         self.value()
     }
 
-    /// Reads a count of items, and checks that the block has room for that many of at least
-    /// `bytes_min` bytes each.
+    /// Reads a count of items, and checks that the rest of the block is long enough for that many
+    /// items of at least `bytes_min` bytes each.
     pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, BlockError> {
         let count = self.u32()?;
         match u64::from(count) * bytes_min <= self.left() {

@@ -1,8 +1,9 @@
-//! Formats readings and lists in the form that the user selects.
+//! Formats readings and lists in the format that the user selects.
 //!
 //! # Layout
 //! - [`readings`]: prints readings one at a time. [`human`], [`reading`], [`csv`] and [`template`]
-//!   are its forms; [`values`] and [`times`] format their parts; [`rates`] counts readings instead.
+//!   implement its formats; [`values`] and [`times`] format the parts of a reading; [`rates`]
+//!   prints counts instead of readings.
 //! - [`record`]: all other output, as typed records and lists of them.
 //! - [`schema`]: the JSON schema of all output.
 
@@ -21,7 +22,7 @@ use trunkline_types::{DataType, Reading, Timestamp};
 
 use self::times::Times;
 
-/// Formats a number of things with the singular or plural of their word.
+/// Formats a count followed by its noun, in the singular or plural.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
@@ -39,7 +40,8 @@ pub(crate) struct ReadingView<'a> {
     pub(crate) received: Timestamp,
     /// False before the first write, and when the source reports that it has no value.
     pub(crate) has_value: bool,
-    /// True for a reading from a history, which may also be for a time without an update.
+    /// True for a reading from a history. Such a reading may be for a time at which there was no
+    /// update.
     pub(crate) is_recorded: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Names of writers. An update contains the number of a session; operators see its principal and
-//! origin.
+//! Names of writers. An update identifies its writer by a session number; operators see the
+//! principal and origin of that session.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::write::View;
 /// Maximum number of sessions remembered. Older sessions are shown only by their numbers.
 const WRITERS_MAX: usize = 4096;
 
-/// Names of the sessions that may have written, by number. They outlive their connections.
+/// Names of the sessions that may have written, by number. A name is kept after the session's
+/// connection has ended.
 #[derive(Debug)]
 pub struct WriterTable {
     names: Mutex<BTreeMap<u32, Arc<str>>>,

@@ -25,7 +25,7 @@ pub struct Room {
     /// Number of bytes that can still be written, including reserved ones; `None` if the file
     /// system does not report them.
     pub bytes: Option<u64>,
-    /// Time until the disk is full at the rate of the last seconds; `None` if nothing is written.
+    /// Time until the disk is full at the recent write rate; `None` if nothing is written.
     pub full_in: Option<Duration>,
     /// Number of times the space fell below the alarm threshold.
     pub alarms: u64,
@@ -39,7 +39,7 @@ pub(crate) struct RoomWatch {
     is_full: bool,
     /// Time of the last query, and the length of the file at that time.
     last: Option<(Duration, u64)>,
-    /// Rate, in bytes per second.
+    /// Smoothed write rate, in bytes per second; 0 before the first measurement.
     rate: u64,
 }
 
@@ -87,7 +87,7 @@ impl RoomWatch {
         self.update_state();
     }
 
-    /// Records whether reserving space succeeded.
+    /// Records whether the disk is full, that is, whether reserving space failed.
     pub(crate) fn set_full(&mut self, is_full: bool) {
         if self.is_full != is_full {
             self.is_full = is_full;

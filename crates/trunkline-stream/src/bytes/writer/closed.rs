@@ -22,13 +22,13 @@ pub(crate) const ABORTED: &str = "its program aborted it";
 /// Reason given to the reader if the writer's program panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
-/// The result of closing or destroying a writer.
+/// The result of closing or aborting a writer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
     /// Number of elements that were written but that the reader is not known to have.
     pub elements: u64,
-    /// How many of these were in flight when the connection was lost: the reader may have them. 0
-    /// once the two ends have determined how many arrived.
+    /// Number of these elements that were in flight when the connection was lost; the reader may
+    /// have received them. 0 once the two endpoints have determined how many arrived.
     pub in_doubt: u64,
     /// The reason why the end of the stream is not in the journal, or why the journal was not
     /// emptied. An endpoint created with the same journal continues this stream, and can then be
@@ -37,9 +37,10 @@ pub struct Closed {
 }
 
 impl WriterCore {
-    /// Ends the stream: waits until the reader has received everything, and reports the elements
-    /// that it has not received. After a timeout, a journal keeps those elements. Without a journal
-    /// they are discarded and the reader is notified, because it would otherwise wait for them.
+    /// Ends the stream, waits up to `timeout` for the reader to receive everything, and reports how
+    /// many elements it has not received. After a timeout, a journal keeps those elements. Without
+    /// a journal they are discarded and the reader is notified, because it would otherwise wait for
+    /// them.
     pub(crate) async fn close(
         &mut self,
         waiter: &impl Waiter,
@@ -62,7 +63,7 @@ impl WriterCore {
             .await;
         match is_closed {
             Some(()) => self.end(None),
-            // The next incarnation of this end sends the rest.
+            // The next incarnation of this endpoint sends the rest.
             None if self.journal.is_some() => self.end(None),
             None => self.abort(waiter, NOT_RECEIVED_IN_TIME).await,
         }
@@ -104,7 +105,7 @@ impl Drop for WriterCore {
         } else if self.link.is_closed() {
             // Already closed or aborted by the program.
         } else if std::thread::panicking() {
-            // The stream is incomplete, and the reader must not treat it as complete. Does not
+            // The stream is incomplete, and the reader must not treat it as complete. This does not
             // wait, because the reader may belong to the part of the program that panicked.
             self.link.with(|end, _, _| {
                 end.poll_ring();

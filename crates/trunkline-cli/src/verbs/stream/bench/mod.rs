@@ -50,8 +50,8 @@ const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, o
 const TYPE_HELP: &str =
     "Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'";
 
-/// Port of the engine that the command starts. It is only a name, because the engine listens on a
-/// socket.
+/// Port of the engine that the command starts. It only names the engine's Unix socket; the engine
+/// opens no TCP port.
 const ENGINE_PORT: u16 = 5850;
 
 /// An endpoint gives up when its peer has been disconnected for this long.
@@ -60,7 +60,8 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 /// Measure the throughput and latency of a stream on this machine, and check its content
 ///
 /// The command needs no running engine. It sends elements whose content depends on their position,
-/// and checks them. The last line is `lost 0`, or the number of lost elements.
+/// and checks them. The last line is `lost N`: the number of elements that did not arrive, or
+/// arrived with different content.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "capacity" => arg.help(CAPACITY_HELP),
@@ -109,7 +110,7 @@ pub(crate) struct Args {
     bench_sockets: Option<PathBuf>,
 }
 
-/// The line of `stream bench`.
+/// The JSON line that `stream bench` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[schemars(title = "Trunkline stream bench, version 1")]
@@ -121,42 +122,41 @@ pub(crate) enum BenchEvent {
         data_type: String,
         /// Transport of the connection.
         transport: &'static str,
-        /// 2: each end has its own process; 1: both ends are threads of one process.
+        /// 2: each endpoint has its own process; 1: both endpoints are threads of one process.
         #[schemars(range(min = 1))]
         processes: u8,
-        /// Elements that arrived.
+        /// Number of elements that arrived.
         elements: u64,
-        /// Their bytes.
+        /// Total size of these elements, in bytes.
         bytes: u64,
         /// Elements per call.
         chunk: usize,
         /// Elements that each of the two buffers holds.
         capacity: usize,
-        /// From the connection to the last element.
+        /// Time from connecting to the arrival of the last element, in seconds.
         seconds: Amount,
         /// Throughput.
         bytes_per_second: Amount,
         /// Throughput.
         elements_per_second: Amount,
-        /// Seconds of processor time of both ends together, per 10⁹ bytes: with `--threads` only.
+        /// CPU time of both endpoints together, in seconds per 10⁹ bytes; only with `--threads`.
         #[serde(skip_serializing_if = "Option::is_none")]
         cpu_per_gb: Option<Amount>,
-        /// Seconds of processor time of the writing process, per 10⁹ bytes. Left out with
-        /// `--threads`.
+        /// CPU time of the writing process, in seconds per 10⁹ bytes; not with `--threads`.
         #[serde(skip_serializing_if = "Option::is_none")]
         writer_cpu_per_gb: Option<Amount>,
-        /// The same for the reading process.
+        /// CPU time of the reading process, in seconds per 10⁹ bytes; not with `--threads`.
         #[serde(skip_serializing_if = "Option::is_none")]
         reader_cpu_per_gb: Option<Amount>,
-        /// Microseconds from writing an element, which is flushed, until it is read: the median.
-        /// Null without samples.
+        /// Median latency in microseconds, from writing an element, which is flushed at once, to
+        /// reading it. Null without samples.
         p50_us: Option<Amount>,
-        /// The same: the 99th percentile.
+        /// 99th percentile of the latency, in microseconds. Null without samples.
         p99_us: Option<Amount>,
-        /// The same: the maximum.
+        /// Maximum latency, in microseconds. Null without samples.
         max_us: Option<Amount>,
-        /// Elements that did not arrive, or arrived with other contents than they were written
-        /// with.
+        /// Number of elements that did not arrive, or arrived with content that differs from what
+        /// was written.
         lost: u64,
     },
 }
@@ -282,7 +282,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // If this fails, the remains are in a folder for temporary files.
+        // If this fails, the files are left behind in a temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -392,7 +392,7 @@ fn show(
         .elements
         .saturating_mul(element_size(&plan.data_type) as u64);
     let gigabytes = (bytes as f64 / 1e9).max(1e-9);
-    // Processor time is measured per process, so threads are not distinguished.
+    // CPU time is measured per process, so threads are not distinguished.
     let (writing, reading) = (written.cpu.as_secs_f64(), received.cpu.as_secs_f64());
     let elements_per_second = per_second(received.elements, received.elapsed);
     let bytes_per_second = per_second(bytes, received.elapsed);
