@@ -213,7 +213,8 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // This end's peer is gone, or another endpoint has taken the place of this end.
+                    // This endpoint's peer is gone, or another endpoint has taken the place of this
+                    // endpoint.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -360,10 +361,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Called when the information with which the next life of this end recognises its peer could
-    /// not be stored. A peer that has dialled must then get no answer, because it would not
-    /// recognise the next life. This must be called before the answer is polled. If this end has
-    /// dialled, it continues, because its share identifies it.
+    /// Called when the information with which the next life of this endpoint recognises its peer
+    /// could not be stored. A peer that has dialled must then get no answer, because it would not
+    /// recognise the next life. This must be called before the answer is polled. If this endpoint
+    /// has dialled, it continues, because its share identifies it.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -431,8 +432,8 @@ impl<H> Link<H> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
-    /// Returns true if this end shares a ring, and the peer agreed to or confirmed this when the
-    /// last connection came up.
+    /// Returns true if this endpoint shares a ring, and the peer agreed to or confirmed this when
+    /// the last connection came up.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
         let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
@@ -458,7 +459,8 @@ impl<H> Link<H> {
             .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
     }
 
-    /// Ends the connection for a reason outside the protocol; an end that dials will dial again.
+    /// Ends the connection for a reason outside the protocol; an endpoint that dials will dial
+    /// again.
     pub fn drop_connection(&mut self, cause: Disconnect) {
         self.session.close(cause);
     }
@@ -469,7 +471,7 @@ impl<H> Link<H> {
         self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
     }
 
-    /// Returns the pair that this end forms with its peer, once the two have met.
+    /// Returns the pair that this endpoint forms with its peer, once the two have met.
     pub fn pair(&self) -> Option<&Pair> {
         self.session.pair.as_ref()
     }
@@ -518,7 +520,8 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
         }
         if claim == Claim::Impostor {
-            // An impostor receives no other information, and the state of this end does not change.
+            // An impostor receives no other information, and the state of this endpoint does not
+            // change.
             let sentence = "this endpoint is connected with another one of that incarnation: a \
                             connection is taken up again only by the endpoint that began it";
             return Err((Fault::new(FaultCode::Denied, sentence), None));
@@ -598,8 +601,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Refuses a peer because this end has finished its stream and only waits for its own peer. Any
-    /// other peer must connect to the next endpoint of this name.
+    /// Refuses a peer because this endpoint has finished its stream and only waits for its own
+    /// peer. Any other peer must connect to the next endpoint of this name.
     fn come_again<T>(&self) -> Result<T, Verdict> {
         let code = FaultCode::StreamConnected;
         Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
@@ -615,8 +618,8 @@ impl<H: Half> Link<H> {
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
-            // An unknown peer gets no information about the progress of this end, and cannot end
-            // its stream.
+            // An unknown peer gets no information about the progress of this endpoint, and cannot
+            // end its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
                     "{} is not where the stream of {} is; create both ends anew",
@@ -643,7 +646,7 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
-        // If two endpoints name each other, this end is the one that is dialled from now on.
+        // If two endpoints name each other, this endpoint is the one that is dialled from now on.
         self.session.stop_dialling();
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;

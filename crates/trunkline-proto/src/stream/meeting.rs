@@ -131,8 +131,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Returns true if perhaps only this end knows of the connection. Another peer may then still
-    /// become the first peer.
+    /// Returns true if perhaps only this endpoint knows of the connection. Another peer may then
+    /// still become the first peer.
     pub(super) fn may_have_given_up(&self) -> bool {
         !self.is_heard && self.meeting == Meeting::First
     }

@@ -54,8 +54,8 @@ pub struct LinkOptions {
     /// stream that has ended, whose peer connects once more to learn of the end.
     pub had_stream: bool,
     /// True if another peer of the same name may replace a peer that is gone, without the data that
-    /// was lost with it. If false, the stream ends in that case. An end with a journal continues
-    /// only with the lives of one peer, and dials no other peer.
+    /// was lost with it. If false, the stream ends in that case. An endpoint with a journal
+    /// continues only with the lives of one peer, and dials no other peer.
     pub takes_successor: bool,
     /// Writer: true if S_DATA has a checksum.
     pub is_checked: bool,
@@ -86,7 +86,7 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    /// Returns true if this end may also dial a peer other than the previous one.
+    /// Returns true if this endpoint may also dial a peer other than the previous one.
     pub(super) fn dials_anybody(&self) -> bool {
         self.takes_successor && !self.has_journal
     }

@@ -66,8 +66,8 @@ impl Link<Reader> {
         self.half.arrived.position()
     }
 
-    /// Returns the number of elements that count as read, as far as this end knows: those read by
-    /// the program or by the reader that this end has replaced.
+    /// Returns the number of elements that count as read, as far as this endpoint knows: those read
+    /// by the program or by the reader that this endpoint has replaced.
     pub fn read_elements(&self) -> u64 {
         self.half.read_elements
     }
@@ -139,8 +139,8 @@ impl Link<Reader> {
         }
     }
 
-    /// Returns the number of elements that the writer is known to have dropped and that this end
-    /// will never get.
+    /// Returns the number of elements that the writer is known to have dropped and that this
+    /// endpoint will never get.
     pub fn lost(&self) -> u64 {
         self.half.losses.total
     }

@@ -45,7 +45,7 @@ pub(super) struct Session {
     /// The pair with the peer, or with the peer recorded in the journal.
     pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
-    /// True if both ends share a ring, or this end offers to share one.
+    /// True if both ends share a ring, or this endpoint offers to share one.
     pub(super) is_shared: bool,
     /// Number of S_BELLs received over the current connection.
     pub(super) bells: u64,
@@ -126,8 +126,8 @@ impl Session {
         }
     }
 
-    /// Returns the share offered with the current dial. An end without a pair may not have received
-    /// the answer to an earlier dial, so it offers the same share again.
+    /// Returns the share offered with the current dial. An endpoint without a pair may not have
+    /// received the answer to an earlier dial, so it offers the same share again.
     fn offered(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// Returns the credentials for the hello of the current dial: the share, and the proof if this
-    /// end has met its peer.
+    /// endpoint has met its peer.
     pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
         let (own, attempt) = (self.options.incarnation, self.attempt);
         let proof = self.pair.map(|pair| {
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    /// Builds the welcome of this end, and the pair that the two form from now on.
+    /// Builds the welcome of this endpoint, and the pair that the two form from now on.
     pub(super) fn welcome(
         &self,
         hello: &StreamHello,
@@ -271,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Sends a keep-alive, which shows the peer that this end has received its frames.
+    /// Sends a keep-alive, which shows the peer that this endpoint has received its frames.
     pub(super) fn say_alive(&mut self, now: Tick) {
         if let Some(connection) = self.up() {
             connection.say_alive(now);

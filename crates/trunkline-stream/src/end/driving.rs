@@ -11,7 +11,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         self.transport = self.transport.wrapping_add(1);
         self.dials = true;
         self.forget_output();
-        // An end without a target only accepts connections.
+        // An endpoint without a target only accepts connections.
         self.lookup = self
             .target
             .as_ref()

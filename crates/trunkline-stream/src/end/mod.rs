@@ -88,7 +88,7 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
     transport: u64,
-    /// The peer to look up, for an end that dials.
+    /// The peer to look up, for an endpoint that dials.
     target: Option<Target>,
     lookup: Option<PeerLookup>,
     /// The end may dial: it must not be reachable before its name is registered.
@@ -107,13 +107,13 @@ pub(crate) struct StreamEndpoint<S: EndpointRole> {
     program_announces_writes: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
-    /// Receives the file of a shared ring, for an end that dials.
+    /// Receives the file of a shared ring, for an endpoint that dials.
     descriptors: Option<Descriptors>,
-    /// The current connection was dialled from this end.
+    /// The current connection was dialled from this endpoint.
     dials: bool,
     /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
-    /// The memory of the end's own ring, until the start of the stream is known.
+    /// The memory of the endpoint's own ring, until the start of the stream is known.
     initial_memory: Option<Arc<StreamMemory>>,
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
@@ -212,7 +212,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
-                // A pending lookup by this end used the transport that is being replaced.
+                // A pending lookup by this endpoint used the transport that is being replaced.
                 self.lookup = None;
                 self.forget_output();
                 self.begin();

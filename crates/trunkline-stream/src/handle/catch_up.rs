@@ -12,8 +12,8 @@
 /// Number of polls that hardly count as a wait: about 100 ns in total.
 const POLLS: u32 = 16;
 
-/// Number of polls of an end that would spin anyway: about half a microsecond, in which a spinning
-/// peer answers. Reading the clock takes as long as several polls.
+/// Number of polls of an endpoint that would spin anyway: about half a microsecond, in which a
+/// spinning peer answers. Reading the clock takes as long as several polls.
 const POLLS_SPINNING: u32 = 128;
 
 /// Number of elements per transfer at which the pause is long enough.

@@ -50,7 +50,7 @@ pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
     /// ends.
     fn ends_wait(&self, deadline: Option<Tick>, is_answered: bool) -> bool;
 
-    /// Syncs the end's journal after each message from `wakes`.
+    /// Syncs the endpoint's journal after each message from `wakes`.
     fn start_syncing(&self, wakes: Receiver<()>);
 
     fn close(&self, deadline: Tick);
@@ -136,7 +136,8 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         self.environment().new_lineage()
     }
 
-    /// Sends the end's remaining data, until `deadline` at the latest, then closes the connection.
+    /// Sends the endpoint's remaining data, until `deadline` at the latest, then closes the
+    /// connection.
     pub(crate) fn close(&self, deadline: Tick) {
         match self {
             Self::Net(link) => link.close(deadline),
@@ -164,7 +165,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 }
 
 impl<S: Syncs + 'static> EndpointHandle<S> {
-    /// Syncs the end's journal after each message from `wakes`.
+    /// Syncs the endpoint's journal after each message from `wakes`.
     pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
         match self {
             Self::Net(link) => syncing::start(link, wakes),

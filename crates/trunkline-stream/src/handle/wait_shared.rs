@@ -12,7 +12,7 @@ use crate::end::EndpointRole;
 use crate::error::StreamError;
 use crate::wait::Waiter;
 
-/// Time after which an end that has announced its wait polls again: the other end reads the
+/// Time after which an endpoint that has announced its wait polls again: the other end reads the
 /// announcement without a fence, and may have missed it.
 const POLL_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
@@ -22,7 +22,7 @@ pub(crate) trait RingCondition {
     /// Asks the other end to ring the bell after its next change. Returns true if the condition
     /// already holds.
     fn announce_wait(&mut self) -> bool;
-    /// Elements that this end has written, or read.
+    /// Elements that this endpoint has written, or read.
     fn position(&self) -> u64;
 }
 

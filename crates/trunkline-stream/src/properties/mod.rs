@@ -17,11 +17,12 @@ use crate::journal::JournalError;
 
 pub(crate) use self::report::Reporter;
 
-/// An end whose properties can be read from any thread.
+/// An endpoint whose properties can be read from any thread.
 pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
-    /// Number of elements in this end's buffer, and number of elements that it has written or read.
+    /// Number of elements in this endpoint's buffer, and number of elements that it has written or
+    /// read.
     fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
     /// The same for a ring shared by both ends, after this many elements written and read.

@@ -42,10 +42,10 @@ pub(crate) trait World: Sized {
 
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
 
-    /// The bounds of the journal of an end with a buffer of `bytes_max` bytes.
+    /// The bounds of the journal of an endpoint with a buffer of `bytes_max` bytes.
     fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError>;
 
-    /// Starts the end's link, and registers its name.
+    /// Starts the endpoint's link, and registers its name.
     async fn start<S: HasProperties>(
         &self,
         waiter: &impl Waiter,
@@ -142,7 +142,8 @@ impl<'w, W: World> Plan<'w, W> {
             capacity: options.capacity,
             bytes,
         })?;
-        // An end that is dialled learns from the connection whether its peer is on another machine.
+        // An endpoint that is dialled learns from the connection whether its peer is on another
+        // machine.
         let is_far = peer
             .as_ref()
             .is_some_and(|peer| own_address(peer.host()).is_none());

@@ -137,7 +137,7 @@ impl World for Arc<Process> {
             .map_or(Bounds::of(1 << 20), |(_, bounds)| *bounds))
     }
 
-    /// Places an end in this process.
+    /// Places an endpoint in this process.
     async fn start<S: HasProperties>(
         &self,
         _: &impl Waiter,
@@ -161,7 +161,7 @@ impl World for Arc<Process> {
     }
 }
 
-/// An end as the simulator drives it.
+/// An endpoint as the simulator drives it.
 pub trait SimEndpoint: Send + Sync {
     /// Runs `f` on the end, as a link does under its lock.
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
@@ -181,8 +181,8 @@ pub trait SimEndpoint: Send + Sync {
     /// The properties as a monitor reads them.
     fn properties(&self) -> Properties;
     fn peer(&self) -> Option<[u8; 16]>;
-    /// The peer's own description, and this end's incarnation; `None` until the peer has been heard
-    /// from.
+    /// The peer's own description, and this endpoint's incarnation; `None` until the peer has been
+    /// heard from.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
     fn incarnation(&self) -> [u8; 16];
     /// Number of connections lost after they were established.

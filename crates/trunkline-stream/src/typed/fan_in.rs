@@ -14,9 +14,9 @@ use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of streams of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary writers that name this end as their peer. Each has its own buffer here,
-/// so none can block another. A read returns a run of elements of one writer, in the order in which
-/// they were written, and writers take turns. Elements of different writers are not ordered.
+/// The writers are ordinary writers that name this endpoint as their peer. Each has its own buffer
+/// here, so none can block another. A read returns a run of elements of one writer, in the order in
+/// which they were written, and writers take turns. Elements of different writers are not ordered.
 ///
 /// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
 /// it. The end of a writer is reported once, after its last element. Another writer may always

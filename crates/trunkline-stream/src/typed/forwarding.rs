@@ -287,8 +287,8 @@ macro_rules! forward {
 
     (properties $doc:literal, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Returns a monitor that reads the properties from any thread, even while this end
-            /// waits.
+            /// Returns a monitor that reads the properties from any thread, even while this
+            /// endpoint waits.
             pub fn monitor(&self) -> Monitor {
                 self.core.monitor()
             }

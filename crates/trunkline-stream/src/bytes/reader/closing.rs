@@ -44,7 +44,7 @@ impl ReaderCore {
         Ok(emptied?)
     }
 
-    /// Destroys an end without a journal, which cannot fail.
+    /// Destroys an endpoint without a journal, which cannot fail.
     pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
         let _nothing = self.destroy(waiter).await;
     }

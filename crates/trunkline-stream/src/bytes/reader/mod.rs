@@ -33,7 +33,7 @@ pub struct ReaderCore {
     pub(crate) link: EndpointHandle<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
-    /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.
+    /// Capacity of this endpoint's buffer, in elements; a ring shared by both ends holds more.
     capacity: u64,
     /// Read position at which the writer needs new credit.
     credit_at: u64,

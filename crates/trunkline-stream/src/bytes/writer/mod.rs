@@ -26,7 +26,8 @@ pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
-    /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
+    /// Size of this endpoint's buffer, in elements and bytes; a ring shared by both ends holds
+    /// more.
     capacity: u64,
     bytes_max: u64,
     /// Length of the longest element known to fit both buffers.
@@ -191,7 +192,7 @@ impl WriterCore {
         is_pushed
     }
 
-    /// Returns true if this much fits the end's own buffer when empty (NS-33).
+    /// Returns true if this much fits the endpoint's own buffer when empty (NS-33).
     #[inline]
     pub(crate) fn can_ever_fit(&self, bytes: usize, elements: u64) -> bool {
         elements <= self.capacity && bytes as u64 <= self.bytes_max
