@@ -36,7 +36,7 @@ pub trait Half {
     fn handle_down(&mut self);
     /// Called when the two ends no longer share a ring.
     fn leave_shared(&mut self) {}
-    /// Selects whether bytes sent from now on carry checksums.
+    /// Turns checksums on or off for bytes sent from now on.
     fn set_checked(&mut self, _: bool) {}
     /// Returns the time at which to poll for output again.
     fn poll_timeout(&self) -> Option<Tick>;

@@ -1,4 +1,4 @@
-//! One end of a stream, either a writer or a reader.
+//! An endpoint of a stream, either a writer or a reader.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub struct Accepted {
     pub replaced: Option<u64>,
 }
 
-/// Time after which to dial an endpoint again that has finished its stream. That endpoint only
-/// waits until its own peer knows the end, for about this time at most.
+/// Time after which to dial again if the endpoint has finished its stream. Such an endpoint remains
+/// only until its own peer knows of the end.
 const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 /// One end of a stream, without its I/O. See the [module](super) for the order of calls.
@@ -54,13 +54,14 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Returns the time of the next dial, for the active end; a past tick means now.
+    /// Returns the time of the next dial, for the active endpoint; a past tick means now.
     pub fn poll_dial(&self) -> Option<Tick> {
         self.session.poll_dial()
     }
 
-    /// Called when the active end has a transport, to which the caller gives the number `id`.
-    /// `ticket` is the ticket from the directory, if there was one.
+    /// Called when the active endpoint has opened a transport. `id` is the number by which the
+    /// caller identifies the transport. `ticket` is the ticket from the directory, if there was
+    /// one.
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
@@ -166,8 +167,8 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            // A keep-alive before the welcome comes from the directory, which had sent it before it
-            // handed over the connection.
+            // A keep-alive before the welcome comes from the directory, which sent it before
+            // handing over the connection.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
@@ -213,8 +214,7 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // This endpoint's peer is gone, or another endpoint has taken the place of this
-                    // endpoint.
+                    // The peer is gone, or another endpoint has taken the place of this one.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -301,7 +301,7 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Selects whether the bytes that a writer sends from now on carry checksums.
+    /// Turns checksums on or off for the bytes that a writer sends from now on.
     pub fn set_checked(&mut self, is_checked: bool) {
         self.half.set_checked(is_checked);
     }
@@ -361,10 +361,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Called when the information with which the next life of this endpoint recognises its peer
-    /// could not be stored. A peer that has dialled must then get no answer, because it would not
-    /// recognise the next life. This must be called before the answer is polled. If this endpoint
-    /// has dialled, it continues, because its share identifies it.
+    /// Called when the information by which this endpoint and its peer recognise each other could
+    /// not be stored for the next incarnation. A peer that has dialled must then get no answer,
+    /// because it would not recognise that incarnation. Call this before the answer is polled. If
+    /// this endpoint has dialled, the connection continues, because its share identifies it.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -465,8 +465,8 @@ impl<H> Link<H> {
         self.session.close(cause);
     }
 
-    /// Returns true if the peer has sent something since the two ends met, which shows that it
-    /// knows of the connection.
+    /// Returns true if the peer has sent something since it was accepted, which shows that it knows
+    /// of the connection.
     pub fn is_peer_heard(&self) -> bool {
         self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
     }
@@ -481,9 +481,9 @@ impl<H> Link<H> {
     }
 }
 
-/// Admission of dialling peers, at the end that is dialled.
+/// Admission of dialling peers, at the endpoint that is dialled.
 impl<H: Half> Link<H> {
-    /// Called at the passive end when the first frame of a transport was this hello. The bytes
+    /// Called at the passive endpoint when this hello was the first frame of a transport. The bytes
     /// after the hello must be passed to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
@@ -555,8 +555,8 @@ impl<H: Half> Link<H> {
                 return refused(FaultCode::StreamOutdated);
             }
             if !is_same && self.is_connected() {
-                // It may be another life of the peer, whose previous life is not yet known to be
-                // dead.
+                // It may be another incarnation of the peer, while the previous one is not yet
+                // known to be dead.
                 let code = FaultCode::StreamConnected;
                 let retry = self.session.options.deadline;
                 return Err((Fault::new(code, code.meaning()), Some(retry)));
@@ -572,7 +572,8 @@ impl<H: Half> Link<H> {
             let is_first = self.session.peer.is_none() && !options.had_stream;
             if is_first && has_journal && !is_at_end {
                 // The journal of one end continues a stream that the other end never had. If the
-                // other end has no journal, it dials again, and its next hello refers to this life.
+                // other end has no journal, it dials again, and its next hello refers to this
+                // incarnation.
                 self.session.fault = Some(StreamFault::LocalRestarted);
             }
             return refused(FaultCode::StreamRestarted);
@@ -660,7 +661,7 @@ impl<H: Half> Link<H> {
 type Verdict = (Fault, Option<Duration>);
 
 /// Returns true if a peer that closes with this code will not continue the stream in any later
-/// life.
+/// incarnation.
 fn is_final(code: FaultCode) -> bool {
     matches!(code, FaultCode::StreamDataLost | FaultCode::StreamRestarted)
 }

@@ -13,8 +13,8 @@
 //!                                    <--  S_WELCOME  proof
 //! ```
 //!
-//! The answer of the dialled end may have been lost. An endpoint that dials and has no pair yet
-//! therefore offers the same share each time, and can also be recognised by that share.
+//! The answer of the dialled endpoint may have been lost. An endpoint that dials and has no pair
+//! yet therefore offers the same share each time, and can also be recognised by that share.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -31,8 +31,8 @@ pub struct Secret(pub [u8; 32]);
 /// An endpoint's record of the peer that it has met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The part of the peer's incarnation that is the same in all lives of an endpoint with a
-    /// journal.
+    /// The part of the peer's incarnation that is the same in all incarnations of an endpoint with
+    /// a journal.
     pub lineage: [u8; 8],
     pub secret: Secret,
     /// The share that the peer offered when it first dialled; `None` if this endpoint dialled.
@@ -48,9 +48,9 @@ pub(super) enum Purpose {
     /// A share sent with a welcome.
     Answer = 2,
     Pair = 3,
-    /// Proof that the dialling end is the previous peer.
+    /// Proof that the dialling endpoint is the previous peer.
     Hello = 4,
-    /// Proof that the dialled end is the previous peer.
+    /// Proof that the dialled endpoint is the previous peer.
     Welcome = 5,
     /// The secret of an endpoint whose journal begins another stream.
     Next = 6,

@@ -125,7 +125,7 @@ impl Link<Reader> {
         self.half.close
     }
 
-    /// Returns the reason why the writer was destroyed before the end of the stream.
+    /// Returns the reason why the writer was aborted before the end of the stream.
     pub fn abort_reason(&self) -> Option<&str> {
         self.half.abort_reason.as_deref()
     }

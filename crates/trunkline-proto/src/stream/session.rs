@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub(super) liveness: Liveness,
 }
 
-/// The state of an endpoint other than its positions.
+/// The state of an endpoint, except for its positions.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) options: LinkOptions,
@@ -66,10 +66,11 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     Stranger,
-    /// The dialling end claims to be the peer, and has proved that it has the secret of the pair.
+    /// The dialling endpoint claims to be the peer, and has proved that it has the secret of the
+    /// pair.
     Proven,
-    /// The dialling end claims to be the peer, and may not have received the answer to its first
-    /// dial.
+    /// The dialling endpoint claims to be the peer, and may not have received the answer to its
+    /// first dial.
     Unanswered,
     Impostor,
 }
@@ -147,7 +148,7 @@ impl Session {
         (Some(self.offered()), proof)
     }
 
-    /// Determines the identity claim of a dialling end.
+    /// Determines which identity the dialling endpoint claims, and whether it has proved it.
     pub(super) fn claim(&self, hello: &StreamHello) -> Claim {
         let known = self.peer.as_ref();
         if !is_life_of_known(&self.options, known, &hello.end) {
@@ -198,8 +199,8 @@ impl Session {
         (welcome, pair)
     }
 
-    /// Called when the dialled end has accepted: returns the pair that the two form from now on;
-    /// returns `None` if it is not the endpoint that it claims to be.
+    /// Called when the dialled endpoint has accepted. Returns the pair that the two form from now
+    /// on, or `None` if the other is not the endpoint that it claims to be.
     pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
         let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
         let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
@@ -406,7 +407,7 @@ impl Session {
                 away_for: now.since(since),
                 bytes: left_bytes,
             });
-            // Closes a connection that is still being established.
+            // This also closes a connection that is still being established.
             self.close(Disconnect::ClosedLocally);
         }
     }
