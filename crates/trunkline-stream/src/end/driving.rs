@@ -1,4 +1,4 @@
-//! The interface between an end and its link.
+//! The interface between an endpoint and its link.
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};

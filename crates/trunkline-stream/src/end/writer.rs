@@ -19,7 +19,7 @@ pub(crate) struct WriterEnd {
     shared: Option<SharedRing>,
     /// The program was asked to announce its next write, and has not written since.
     awaits_announcement: bool,
-    /// The journal, if the end has one, with the outer end of the ring.
+    /// The journal, if the endpoint has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
     /// The reason why the endpoint's former journal was not emptied.
     unfinished: Option<JournalError>,
@@ -256,7 +256,7 @@ impl StreamEndpoint<WriterEnd> {
         self.program_announces_writes
     }
 
-    /// The elements that the reader lacks.
+    /// Returns how many elements the reader has not received.
     pub(crate) fn left(&mut self) -> Left {
         self.poll_ring();
         let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.positions()));

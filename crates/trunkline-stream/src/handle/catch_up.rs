@@ -47,7 +47,7 @@ pub(crate) struct CatchUpBackoff {
 }
 
 impl CatchUpBackoff {
-    /// `spins`: the end spins for a while before it sleeps.
+    /// `spins`: the endpoint spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
             polls: if spins { POLLS_SPINNING } else { POLLS },
@@ -61,7 +61,7 @@ impl CatchUpBackoff {
     }
 
     /// Called when the program has reached `position`, in elements, and would have to wait. Returns
-    /// true if `has` becomes true so soon that a wait is not needed.
+    /// true if `has` becomes true so soon that no wait is needed.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
         let arrived = position.wrapping_sub(self.before);
         self.before = position;

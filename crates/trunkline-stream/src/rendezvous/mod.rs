@@ -1,7 +1,7 @@
 //! The rendezvous of two endpoints (NS-09 to NS-19).
 //!
-//! Each endpoint registers its name, with the engine of this machine or behind a port of its own. A
-//! peer that looks the name up is handed over to the endpoint.
+//! Each endpoint registers its name, with the engine of this machine or behind a port of its own.
+//! The connection of a peer that looks the name up is handed over to the endpoint.
 //!
 //! An endpoint that names its peer is the active one: it looks the peer up in the directory of the
 //! peer's host, or at the peer's own port, waits until the peer exists, and dials it.
@@ -218,7 +218,7 @@ impl<'w, W: World> Plan<'w, W> {
             incarnation: self.link.incarnation,
             program: self.link.program.clone(),
         });
-        // The name is registered before the end dials: the directory must not see the end under a
+        // The name is registered before the endpoint dials: the directory must not see it under a
         // name that belongs to another endpoint.
         let descriptors = Descriptors::default();
         let end = StreamEndpoint::new(

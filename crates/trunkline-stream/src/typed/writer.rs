@@ -23,8 +23,8 @@ use crate::wait::{Blocking, Task, Waiter, block};
 ///
 /// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
 /// is panicking, dropping aborts the stream instead. A program that cannot write everything must
-/// call [`abort_because`](Self::abort_because); otherwise the reader takes the elements it received
-/// for the complete stream.
+/// call [`abort_because`](Self::abort_because); otherwise the reader treats the elements that it
+/// received as the complete stream.
 ///
 /// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
 /// same journal.

@@ -44,7 +44,7 @@ pub struct ReaderCore {
     copied: Vec<u8>,
     /// Position of the next gap, if the writer drops elements.
     gap_at: Option<Arc<AtomicU64>>,
-    /// Set if the end has a journal.
+    /// Set if the reader has a journal.
     journal: Option<Commits>,
     registration: Option<Registration>,
 }
@@ -365,7 +365,7 @@ impl ReaderCore {
         self.after_release();
     }
 
-    /// Makes sure that the writer learns that the ring has room again.
+    /// Makes sure that the writer is notified that the ring has room again.
     #[inline(always)]
     fn after_release(&mut self) {
         if self.ring.read_position() >= self.credit_at || self.ring.glance_wake() {

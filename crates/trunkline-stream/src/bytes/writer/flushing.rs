@@ -38,7 +38,7 @@ impl RingCondition for Read<'_> {
 }
 
 impl WriterCore {
-    /// Sends everything now, and waits until it has reached the state `until`.
+    /// Sends everything now, and waits until it has reached the stage `until`.
     pub(crate) async fn flush(
         &mut self,
         waiter: &impl Waiter,
