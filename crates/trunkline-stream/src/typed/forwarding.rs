@@ -239,9 +239,10 @@ macro_rules! forward {
 
             /// Destroys the reader. The writer learns how far the stream was read.
             ///
-            /// # Errors [`StreamError::Journal`]: the reader is closed, but its journal was not
-            /// emptied. An endpoint created with the same journal continues this stream, and can
-            /// then be closed.
+            /// # Errors
+            /// [`StreamError::Journal`]: the reader is closed, but its journal was not emptied. An
+            /// endpoint created with the same journal continues this stream, and can then be
+            /// closed.
             pub fn close(mut self) -> Result<(), StreamError> {
                 block(self.core.destroy(&Blocking))
             }

@@ -66,7 +66,8 @@ impl WriterCore {
         Ok(())
     }
 
-    /// # Errors The requested stage can never be reached.
+    /// # Errors
+    /// The requested stage can never be reached.
     pub(super) fn check_durable(&self, until: Until) -> Result<(), StreamError> {
         self.link.with(|end, _, _| {
             if let Some(error) = end.journal_error() {
