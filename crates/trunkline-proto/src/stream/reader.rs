@@ -308,8 +308,8 @@ impl Half for Reader {
             }
             Some(FrameKind::StreamAbort) => {
                 let abort = Abort::decode(frame)?;
-                // Sent by a writer that was closed, and then stopped waiting for the reader to
-                // acknowledge the end.
+                // From a writer that was closed and stopped waiting for the acknowledgement of its
+                // end.
                 let is_end =
                     |close: StreamClose| !close.is_aborted && close.written == abort.position;
                 let is_complete = abort.transferred == abort.position;
