@@ -103,10 +103,10 @@ pub enum StreamError {
         absent(.peer), timeout.as_secs_f64(), because(.peer, .last)
     )]
     NoPeer {
-        /// The peer, if this end names one.
+        /// The peer, if this endpoint names one.
         peer: Option<Box<StreamUrl>>,
         timeout: Duration,
-        /// The reason why the last attempt failed, if this end is the one that dials.
+        /// The reason why the last attempt failed, if this endpoint is the one that dials.
         last: Option<Disconnect>,
     },
     /// There was not enough room, or there were not enough elements, in time. Nothing was written
@@ -147,8 +147,8 @@ pub enum StreamError {
         other: usize,
     },
     /// Elements are missing at this position: the writer does not wait for slow readers and dropped
-    /// them, because this end was too far behind. Returned once; the next call continues after the
-    /// gap.
+    /// them, because this endpoint was too far behind. Returned once; the next call continues after
+    /// the gap.
     #[error(
         "{elements} elements are missing here: the writer does not wait for slow readers, and this reader was too far behind; read faster, or use a larger buffer"
     )]
@@ -159,8 +159,8 @@ pub enum StreamError {
     /// The stream has ended, and everything has been read.
     #[error("the stream has ended: the writer was closed, and everything it wrote has been read")]
     Ended,
-    /// The writer was aborted before the end of its stream. Everything that reached this end has
-    /// been read, but the stream is incomplete.
+    /// The writer was aborted before the end of its stream. Everything that reached this endpoint
+    /// has been read, but the stream is incomplete.
     #[error("the writer stopped before the end of the stream: {reason}{}; everything received has been read", never_arrived(.missing))]
     Aborted {
         /// Bytes that the writer had accepted but did not send.

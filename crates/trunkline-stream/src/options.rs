@@ -26,13 +26,13 @@ pub struct Options {
     pub bytes_max: usize,
     /// Allocates the memory for elements of varying length at creation instead of at first use.
     pub preallocate: bool,
-    /// Longest time that creation waits for the peer; `None`: no limit.
+    /// Longest time for which creation waits for the peer; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// Time that an end waits for a disconnected peer to come back before it reports the peer as
-    /// gone; `None`: no limit.
+    /// Time for which an endpoint waits for a disconnected peer to return before it reports the
+    /// peer as gone; `None`: no limit.
     pub gone_after: Option<Duration>,
-    /// Lets another peer of the same name take the place of one that is gone. If elements vary in
-    /// size, a succeeding reader needs a buffer of at least as many bytes.
+    /// Lets another peer of the same name replace one that is gone. If elements vary in size, the
+    /// new reader's buffer must be at least as large as that of the previous one.
     pub takes_successor: bool,
     /// Adds a checksum to the data, in addition to the transport's; `None`: only between machines.
     pub is_checked: Option<bool>,

@@ -22,7 +22,7 @@ pub struct Channel<'a, R> {
     file: &'a TdmsFile<R>,
     number: u32,
     object: &'a Object,
-    /// The runs that contain its values, each with the number of its first value.
+    /// The runs that contain the channel's values, each with the number of its first value.
     starts: Vec<(u64, &'a Run)>,
     len: u64,
 }

@@ -1,4 +1,4 @@
-//! The faults a file can have, and how each is handled.
+//! The faults that a file can have, and how each is handled.
 
 use std::fmt;
 
@@ -90,7 +90,7 @@ pub enum Fault {
     #[error("the string offsets do not fit the string data")]
     BadStrings,
 
-    // Refused: the file contradicts itself.
+    // The file is rejected as a whole: it is not a TDMS file, is inconsistent, or exceeds a limit.
     #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", readable(tag))]
     NotTdms { tag: Vec<u8> },
     #[error("an index file, which holds no data; open the .tdms file, or open this as an index")]
@@ -132,12 +132,12 @@ pub enum Fault {
         now: TdmsType,
     },
 
-    // Faults of the index file.
+    // Faults in the index file.
     #[error(
         "the index file differs from the data file at this position; it is ignored from here on"
     )]
     StaleIndex,
-    // Faults of the checksum file.
+    // Faults in the checksum file.
     #[error("the checksum file ({bytes} bytes) is not valid; nothing was compared")]
     UnusableSums { bytes: u64 },
     #[error("no segment matches its checksum: the checksums belong to another file")]

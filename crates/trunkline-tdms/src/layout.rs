@@ -291,7 +291,7 @@ impl Layout {
                 let scalers = column.daqmx.iter().flat_map(|d| &d.scalers);
                 scalers.filter_map(of).min().unwrap_or(0)
             }
-            // The ends of the strings in it are unknown.
+            // The ends of its strings are unknown.
             Form::Contiguous if self.has_strings => 0,
             Form::Contiguous if tail.is_truncated => {
                 let size = column.data_type.size().unwrap_or(0);

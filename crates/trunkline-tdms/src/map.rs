@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// The properties of a segment that recovery needs.
+/// The facts about a segment that recovery needs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct LastSegment {
     pub(crate) position: u64,

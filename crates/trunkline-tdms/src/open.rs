@@ -11,8 +11,8 @@ pub struct Limits {
     pub objects_max: usize,
     /// Maximum length of a path in bytes. Default: 65,536.
     pub path_bytes_max: u64,
-    /// Reads a file that contradicts itself after its first segment up to that point, instead of
-    /// refusing it. The fault is then in [`Report::incomplete`](crate::Report::incomplete).
+    /// If a fault after the first segment would cause the file to be rejected, reads the file up to
+    /// that fault instead. The fault is then in [`Report::incomplete`](crate::Report::incomplete).
     /// Default: false.
     pub is_salvaging: bool,
 }
@@ -36,7 +36,7 @@ pub enum OpenError {
         position: u64,
         source: io::Error,
     },
-    /// The file is not in this format, or contradicts itself.
+    /// The file is not in this format, is inconsistent, or exceeds a limit.
     #[error("{0}")]
     Refused(Finding),
 }

@@ -10,7 +10,7 @@ const NO_DATA: u32 = 0xffff_ffff;
 const INDEX_UNCHANGED: u32 = 0;
 const FORMAT_CHANGING: u32 = 0x1269;
 const DIGITAL_LINE: u32 = 0x126a;
-/// A marker that descriptions of the format mention, but that was never seen in a file.
+/// A marker that is mentioned in descriptions of the format, but has never been seen in a file.
 const UNVERIFIED_MARKER: u32 = 0x1369;
 
 /// The content of an object's entry.
@@ -73,7 +73,7 @@ impl RawIndex {
     }
 }
 
-/// Reads an entry. After an error, the rest of the block cannot be read, or the file is refused.
+/// Reads an entry. After an error, the rest of the block cannot be read, or the file is rejected.
 pub(crate) fn read<R: ReadAt + ?Sized>(
     block: &mut BlockCursor<'_, R>,
     path: &ObjectPath,

@@ -91,8 +91,8 @@ impl<R: ReadAt> TdmsFile<R> {
         }))
     }
 
-    /// Returns the bytes of the last segment's data that are kept, and the number of values that
-    /// are lost.
+    /// Returns the number of bytes of the last segment's data that are kept, and the number of
+    /// values that are lost.
     fn closed(&self, last: &LastSegment, mode: RepairMode) -> (u64, u64) {
         let run = self.map.runs.last();
         let data = last.position + LEAD_IN_BYTES + last.metadata_bytes;

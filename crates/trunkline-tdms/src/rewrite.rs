@@ -29,8 +29,8 @@ pub struct Rewritten {
     /// Values that could not be read. Empty strings or zeros replace them, so that rows keep their
     /// numbers.
     pub unreadable: u64,
-    /// Channels that were left out, with the reason: no plain channel can represent them, or they
-    /// cannot be read.
+    /// Channels that were left out, with the reason: they cannot be read, or no plain channel can
+    /// represent them.
     pub channels_left_out: Vec<(ObjectPath, String)>,
     /// Properties that were left out because their types are never written, by object and name.
     pub left_out: Vec<(ObjectPath, Text)>,

@@ -380,8 +380,8 @@ impl ChainBuilder<'_> {
         get(self.properties, &field_name(scale, field))?.as_u64()
     }
 
-    /// Reads numbered properties. Stops at the first missing one, so that a wrong count does no
-    /// harm.
+    /// Reads numbered properties. Stops at the first missing one, so that a count that is too large
+    /// is harmless.
     fn numbers(&self, scale: u64, field: &str, count: u64) -> Result<Vec<f64>, ScaleError> {
         (0..count)
             .map(|at| self.number(scale, &format!("{field}[{at}]")))

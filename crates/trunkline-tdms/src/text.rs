@@ -13,7 +13,7 @@ impl Text {
         &self.0
     }
 
-    /// Returns the text for display: without one NUL at the end, and with invalid UTF-8 replaced by
+    /// Returns the text for display: without one trailing NUL, and with invalid UTF-8 replaced by
     /// U+FFFD.
     pub fn to_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.strip_suffix(&[0]).unwrap_or(&self.0))

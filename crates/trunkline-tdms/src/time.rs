@@ -19,7 +19,7 @@ pub struct TdmsTime {
 }
 
 impl TdmsTime {
-    /// Returns true if all is zero, which in files means an unknown time.
+    /// Returns true if both parts are zero, which in files means an unknown time.
     pub fn is_unset(self) -> bool {
         self == Self::default()
     }

@@ -110,7 +110,8 @@ macro_rules! with_vec {
 }
 
 impl Values {
-    /// Returns no values, of this type; [`Values::Void`] if values of it cannot be read.
+    /// Creates an empty collection for this type; [`Values::Void`] if values of the type cannot be
+    /// read.
     pub fn new(data_type: TdmsType) -> Self {
         with_element!(
             data_type,

@@ -1,5 +1,5 @@
 //! Reads interleaved channels in one pass over the file: rows are read into memory once, and the
-//! channels are taken from there one after the other.
+//! channels are then extracted from memory one after the other.
 
 use std::cell::RefCell;
 use std::io;

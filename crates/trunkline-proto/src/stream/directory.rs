@@ -146,8 +146,8 @@ impl Directory {
         Ok(answers)
     }
 
-    /// Called when the owner of a name has given a sign of life. Returns false if it no longer owns
-    /// the name and must register again.
+    /// Called when the owner of a name has shown that it is alive. Returns false if it no longer
+    /// owns the name and must register again.
     pub fn renew(&mut self, now: Tick, owner: u64) -> bool {
         self.handle_timeout(now);
         let lease = self.limits.lease;
@@ -164,8 +164,7 @@ impl Directory {
         }
     }
 
-    /// Exempts the owner of a name from the need to give signs of life, because it is in the same
-    /// program.
+    /// Makes the lease of a name permanent. Meant for an owner in the same program.
     pub fn keep(&mut self, owner: u64) {
         let url = self.owners.get(&owner);
         if let Some(entry) = url.and_then(|url| self.names.get_mut(url)) {
@@ -173,7 +172,7 @@ impl Directory {
         }
     }
 
-    /// Called when a connection is gone: frees its name, and removes its lookup and the tickets to
+    /// Called when a connection is gone: frees its name, and removes its lookups and the tickets to
     /// it.
     pub fn forget(&mut self, connection: u64) {
         if let Some(url) = self.owners.remove(&connection) {
@@ -272,7 +271,7 @@ impl Directory {
         Some((url, entry.owner))
     }
 
-    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) may have something to do.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Tick> {
         self.due
     }

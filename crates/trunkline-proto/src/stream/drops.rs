@@ -27,7 +27,7 @@ pub(super) struct Drops {
     said: u64,
     /// Number of elements before the last acknowledgement that preceded a drop.
     behind: u64,
-    /// Position up to which everything was written when the last mark was set.
+    /// Position up to which bytes had been written when the last mark was set.
     pub(super) mark: u64,
 }
 
@@ -82,7 +82,7 @@ impl Writer {
                 at.arrived, reader.arrived_elements, reader.lost, self.drops.lost
             ));
         }
-        // Bytes that were in flight to the reader were dropped and have not arrived.
+        // The bytes that were dropped while in flight to the reader have not arrived.
         self.leave_out(at.arrived, from);
         self.drops.lost = known.saturating_sub(reader.arrived_elements);
         self.written_elements = self
@@ -133,7 +133,8 @@ impl Writer {
         }
         let (from, elements) = self.handed_place(ring);
         if target <= from {
-            // All of it is in flight. Whether it has arrived becomes known when the reader returns.
+            // All of these bytes are in flight. Only the reader's next report shows whether they
+            // have arrived.
             self.kept = ElementWalk::new(self.form, u64::MAX, target, target_elements);
             return;
         }

@@ -7,7 +7,7 @@ use crate::{FaultCode, VersionMismatch};
 /// The reason why a stream ended with an error. It is shown to users unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StreamFault {
-    /// The other program destroyed its endpoint.
+    /// The program at the other end destroyed its endpoint.
     #[error("the peer destroyed its endpoint of the stream: {sentence}")]
     PeerDestroyed {
         /// The reason, in the other program's words.

@@ -18,7 +18,7 @@ pub enum Outcome {
 /// The part of a link that differs between the two ends of a stream.
 pub trait Half {
     const WRITES: bool;
-    /// Returns the progress of this end, to be sent to the peer.
+    /// Returns the progress of this endpoint, to be sent to the peer.
     fn state(&mut self) -> EndState;
     /// Called when a connection to this peer is up: determines where to continue.
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch>;
@@ -36,11 +36,11 @@ pub trait Half {
     fn handle_down(&mut self);
     /// Called when the two ends no longer share a ring.
     fn leave_shared(&mut self) {}
-    /// Selects whether bytes sent from now on carry checksums.
+    /// Turns checksums on or off for bytes sent from now on.
     fn set_checked(&mut self, _: bool) {}
     /// Returns the time at which to poll for output again.
     fn poll_timeout(&self) -> Option<Tick>;
-    /// Returns the number of bytes that only this end has.
+    /// Returns the number of bytes that only this endpoint has.
     fn left_bytes(&self) -> u64;
     /// Returns true if a goodbye of the peer ends the stream in an orderly way.
     fn is_ending(&self) -> bool;

@@ -1,4 +1,4 @@
-//! S_DATA frames whose bytes are still arriving.
+//! S_DATA frames whose payload is still arriving.
 
 use super::walk::ElementWalk;
 
@@ -10,7 +10,7 @@ pub(super) struct Incoming {
     pub(super) check: Option<Check>,
 }
 
-/// The state of bytes that count only once their checksum is verified.
+/// The state of a payload that counts as arrived only once its checksum is verified.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     pub(super) expected: u32,

@@ -1,4 +1,4 @@
-//! Splits incoming bytes into frames; the driver takes the bytes of the stream itself.
+//! Splits incoming bytes into frames. The payload of S_DATA is left to the driver.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::message::stream::DataHead;
@@ -12,11 +12,11 @@ const CONTROL_BYTES_MAX: u32 = 64 << 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     partial: Vec<u8>,
-    /// True if `partial` contains the frame returned last.
+    /// True if `partial` still contains the frame that was returned last.
     is_spent: bool,
 }
 
-/// The kind of item that was taken.
+/// The result of [`Input::next`].
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     Frame(Frame<'a>),
@@ -113,7 +113,7 @@ fn altered(header: &FrameHeader) -> Disconnect {
     ))
 }
 
-/// Creates the error for a protocol violation by the other end.
+/// Creates the error for a protocol violation by the peer.
 #[cold]
 pub(super) fn malformed(sentence: impl Into<String>) -> Disconnect {
     Disconnect::Malformed {

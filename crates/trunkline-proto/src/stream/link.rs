@@ -1,4 +1,4 @@
-//! One end of a stream, either a writer or a reader.
+//! An endpoint of a stream, either a writer or a reader.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub struct Accepted {
     pub replaced: Option<u64>,
 }
 
-/// Time after which to dial an endpoint again that has finished its stream. That endpoint only
-/// waits until its own peer knows the end, for about this time at most.
+/// Time after which to dial again if the endpoint has finished its stream. Such an endpoint remains
+/// only until its own peer knows of the end.
 const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 /// One end of a stream, without its I/O. See the [module](super) for the order of calls.
@@ -54,13 +54,14 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Returns the time of the next dial, for the active end; a past tick means now.
+    /// Returns the time of the next dial, for the active endpoint; a past tick means now.
     pub fn poll_dial(&self) -> Option<Tick> {
         self.session.poll_dial()
     }
 
-    /// Called when the active end has a transport, to which the caller gives the number `id`.
-    /// `ticket` is the ticket from the directory, if there was one.
+    /// Called when the active endpoint has opened a transport. `id` is the number by which the
+    /// caller identifies the transport. `ticket` is the ticket from the directory, if there was
+    /// one.
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
@@ -166,8 +167,8 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            // A keep-alive before the welcome comes from the directory, which had sent it before it
-            // handed over the connection.
+            // A keep-alive before the welcome comes from the directory, which sent it before
+            // handing over the connection.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
@@ -213,7 +214,7 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // This end's peer is gone, or another endpoint has taken the place of this end.
+                    // The peer is gone, or another endpoint has taken the place of this one.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -300,7 +301,7 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Selects whether the bytes that a writer sends from now on carry checksums.
+    /// Turns checksums on or off for the bytes that a writer sends from now on.
     pub fn set_checked(&mut self, is_checked: bool) {
         self.half.set_checked(is_checked);
     }
@@ -360,10 +361,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Called when the information with which the next life of this end recognises its peer could
-    /// not be stored. A peer that has dialled must then get no answer, because it would not
-    /// recognise the next life. This must be called before the answer is polled. If this end has
-    /// dialled, it continues, because its share identifies it.
+    /// Called when the information by which this endpoint and its peer recognise each other could
+    /// not be stored for the next incarnation. A peer that has dialled must then get no answer,
+    /// because it would not recognise that incarnation. Call this before the answer is polled. If
+    /// this endpoint has dialled, the connection continues, because its share identifies it.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -431,8 +432,8 @@ impl<H> Link<H> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
-    /// Returns true if this end shares a ring, and the peer agreed to or confirmed this when the
-    /// last connection came up.
+    /// Returns true if this endpoint shares a ring, and the peer agreed to or confirmed this when
+    /// the last connection came up.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
         let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
@@ -458,18 +459,19 @@ impl<H> Link<H> {
             .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
     }
 
-    /// Ends the connection for a reason outside the protocol; an end that dials will dial again.
+    /// Ends the connection for a reason outside the protocol; an endpoint that dials will dial
+    /// again.
     pub fn drop_connection(&mut self, cause: Disconnect) {
         self.session.close(cause);
     }
 
-    /// Returns true if the peer has sent something since the two ends met, which shows that it
-    /// knows of the connection.
+    /// Returns true if the peer has sent something since it was accepted, which shows that it knows
+    /// of the connection.
     pub fn is_peer_heard(&self) -> bool {
         self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
     }
 
-    /// Returns the pair that this end forms with its peer, once the two have met.
+    /// Returns the pair that this endpoint forms with its peer, once the two have met.
     pub fn pair(&self) -> Option<&Pair> {
         self.session.pair.as_ref()
     }
@@ -479,9 +481,9 @@ impl<H> Link<H> {
     }
 }
 
-/// Admission of dialling peers, at the end that is dialled.
+/// Admission of dialling peers, at the endpoint that is dialled.
 impl<H: Half> Link<H> {
-    /// Called at the passive end when the first frame of a transport was this hello. The bytes
+    /// Called at the passive endpoint when this hello was the first frame of a transport. The bytes
     /// after the hello must be passed to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
@@ -518,7 +520,8 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
         }
         if claim == Claim::Impostor {
-            // An impostor receives no other information, and the state of this end does not change.
+            // An impostor receives no other information, and the state of this endpoint does not
+            // change.
             let sentence = "this endpoint is connected with another one of that incarnation: a \
                             connection is taken up again only by the endpoint that began it";
             return Err((Fault::new(FaultCode::Denied, sentence), None));
@@ -552,8 +555,8 @@ impl<H: Half> Link<H> {
                 return refused(FaultCode::StreamOutdated);
             }
             if !is_same && self.is_connected() {
-                // It may be another life of the peer, whose previous life is not yet known to be
-                // dead.
+                // It may be another incarnation of the peer, while the previous one is not yet
+                // known to be dead.
                 let code = FaultCode::StreamConnected;
                 let retry = self.session.options.deadline;
                 return Err((Fault::new(code, code.meaning()), Some(retry)));
@@ -569,7 +572,8 @@ impl<H: Half> Link<H> {
             let is_first = self.session.peer.is_none() && !options.had_stream;
             if is_first && has_journal && !is_at_end {
                 // The journal of one end continues a stream that the other end never had. If the
-                // other end has no journal, it dials again, and its next hello refers to this life.
+                // other end has no journal, it dials again, and its next hello refers to this
+                // incarnation.
                 self.session.fault = Some(StreamFault::LocalRestarted);
             }
             return refused(FaultCode::StreamRestarted);
@@ -598,8 +602,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Refuses a peer because this end has finished its stream and only waits for its own peer. Any
-    /// other peer must connect to the next endpoint of this name.
+    /// Refuses a peer because this endpoint has finished its stream and only waits for its own
+    /// peer. Any other peer must connect to the next endpoint of this name.
     fn come_again<T>(&self) -> Result<T, Verdict> {
         let code = FaultCode::StreamConnected;
         Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
@@ -615,8 +619,8 @@ impl<H: Half> Link<H> {
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
-            // An unknown peer gets no information about the progress of this end, and cannot end
-            // its stream.
+            // An unknown peer gets no information about the progress of this endpoint, and cannot
+            // end its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
                     "{} is not where the stream of {} is; create both ends anew",
@@ -643,7 +647,7 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
-        // If two endpoints name each other, this end is the one that is dialled from now on.
+        // If two endpoints name each other, this endpoint is the one that is dialled from now on.
         self.session.stop_dialling();
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;
@@ -657,7 +661,7 @@ impl<H: Half> Link<H> {
 type Verdict = (Fault, Option<Duration>);
 
 /// Returns true if a peer that closes with this code will not continue the stream in any later
-/// life.
+/// incarnation.
 fn is_final(code: FaultCode) -> bool {
     matches!(code, FaultCode::StreamDataLost | FaultCode::StreamRestarted)
 }

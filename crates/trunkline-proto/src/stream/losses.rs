@@ -18,7 +18,7 @@ use crate::message::stream::Lost;
 pub(super) struct Losses {
     may: bool,
     drops: bool,
-    /// True if another writer may continue after the last whole element.
+    /// True if another writer may continue the stream after the last whole element.
     may_begin_anew: bool,
     pub(super) total: u64,
     /// For each loss, the number of elements before it and the number of missing elements.

@@ -9,12 +9,12 @@ use crate::{Fault, FaultCode, Features};
 /// The relation of a new connection's peer to this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
-    /// The first peer that this endpoint ever had.
+    /// The first peer of this endpoint.
     First,
     Again,
-    /// The next life of the previous peer, which continues from its journal.
+    /// The next incarnation of the previous peer, which continues from its journal.
     NextLife,
-    /// Another endpoint, which takes the place of the previous peer.
+    /// Another endpoint, which replaces the previous peer.
     Successor,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
     Ok(())
 }
 
-/// Checks that the peer is the peer recorded in the journal, or another life of it.
+/// Checks that the peer is an incarnation of the peer recorded in the journal.
 pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(), Fault> {
     let is_other = options
         .peer_lineage
@@ -92,7 +92,8 @@ pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(
     Err(Fault::new(FaultCode::StreamRestarted, sentence))
 }
 
-/// Returns the part of an incarnation that is the same in all lives of an endpoint with a journal.
+/// Returns the part of an incarnation that is the same in all incarnations of an endpoint with a
+/// journal.
 pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
     let mut lineage = [0; 8];
     lineage.copy_from_slice(&incarnation.0[8..]);
@@ -125,14 +126,14 @@ pub(super) struct Known {
     pub(super) end: StreamEnd,
     /// The relation of the peer when it first connected.
     pub(super) meeting: Meeting,
-    /// True once the peer has sent something since, which shows that it knows of the connection. If
-    /// a dial is answered after the dialling program has given up, the peer sends nothing.
+    /// True once the peer has sent something after that, which shows that it knows of the
+    /// connection. A peer that gave up before its dial was answered sends nothing.
     pub(super) is_heard: bool,
 }
 
 impl Known {
-    /// Returns true if perhaps only this end knows of the connection. Another peer may then still
-    /// become the first peer.
+    /// Returns true if perhaps only this endpoint knows of the connection. Another peer may then
+    /// still become the first peer.
     pub(super) fn may_have_given_up(&self) -> bool {
         !self.is_heard && self.meeting == Meeting::First
     }
@@ -155,7 +156,7 @@ pub(super) fn meet(
     let before = &known.end;
     let is_next = lineage(before.incarnation) == lineage(peer.incarnation);
     if before.incarnation == peer.incarnation {
-        // The peer may not know yet where to begin.
+        // The peer may not know yet where to continue.
         let is_new = !known.is_heard && known.meeting == Meeting::Successor;
         Some(match is_new {
             true => Meeting::Successor,
@@ -170,8 +171,8 @@ pub(super) fn meet(
     }
 }
 
-/// Returns true if a peer claims to be the previous peer, or another life of it that continues from
-/// its journal. The claim has not been verified here.
+/// Returns true if a peer claims to be the previous peer, or another incarnation of it that
+/// continues from its journal. Does not verify the claim.
 pub(super) fn is_life_of_known(
     options: &LinkOptions,
     known: Option<&Known>,
@@ -194,8 +195,8 @@ pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
     any
 }
 
-/// Returns true if the dialling endpoint refers to this life of the endpoint, or to a life that is
-/// continued from the journal of this one.
+/// Returns true if the dialling endpoint refers to this incarnation, or to any other incarnation
+/// that has the same journal.
 pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
     let own = options.incarnation;
     meant.is_none_or(|life| {

@@ -32,9 +32,9 @@
 //! # Layout
 //! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness,
 //!   faults.
-//! - [`writer`](Writer), [`reader`](Reader): the two ends.
+//! - [`writer`](Writer), [`reader`](Reader): the state machines of the two ends.
 //! - [`pairing`](Pair): how two ends that have met recognise each other.
-//! - `input`: splits bytes into frames; the driver takes the bytes of the stream itself.
+//! - `input`: splits bytes into frames; the payload of S_DATA goes directly to the driver.
 //! - `drops`, `losses`: a writer that does not wait for slow readers, and the reader's record of
 //!   the losses.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.

@@ -40,26 +40,27 @@ pub struct LinkOptions {
     /// Number of bytes that the buffer can hold; for elements of fixed size, the capacity
     /// multiplied by the size of an element.
     pub bytes_max: u64,
-    /// True if the endpoint has a journal on disk, from which its next life continues.
+    /// True if the endpoint has a journal on disk, from which its next incarnation continues.
     pub has_journal: bool,
     /// The lineage of the peer recorded in the journal: the part of the incarnation that is the
-    /// same in all lives of an endpoint with a journal. A peer of another lineage has a different
-    /// stream.
+    /// same in all incarnations of an endpoint with a journal. A peer of another lineage has a
+    /// different stream.
     pub peer_lineage: Option<[u8; 8]>,
-    /// The secret from which the shares are derived: random in each life, or stored in the journal.
+    /// The secret from which the shares are derived: random in each incarnation, or stored in the
+    /// journal.
     pub secret: Secret,
     /// The pair recorded in the journal, with which the peer proves its identity.
     pub pair: Option<Pair>,
-    /// True if the journal existed before this life but contains no peer. It may have belonged to a
-    /// stream that has ended, whose peer connects once more to learn of the end.
+    /// True if the journal existed before this incarnation but contains no peer. It may have
+    /// belonged to a stream that has ended, whose peer connects once more to learn of the end.
     pub had_stream: bool,
     /// True if another peer of the same name may replace a peer that is gone, without the data that
-    /// was lost with it. If false, the stream ends in that case. An end with a journal continues
-    /// only with the lives of one peer, and dials no other peer.
+    /// was lost with it. If false, the stream ends in that case. An endpoint with a journal
+    /// continues only with incarnations of the same peer, and dials no other peer.
     pub takes_successor: bool,
-    /// Writer: true if S_DATA has a checksum.
+    /// Writer: true if S_DATA frames carry a checksum.
     pub is_checked: bool,
-    /// Writer: the event after which bytes may be overwritten in its buffer.
+    /// Writer: the stage at which bytes may be overwritten in its buffer.
     /// [`Until::Durable`](crate::message::stream::Until::Durable) requires a reader with a journal;
     /// with any other reader it acts as
     /// [`Until::Available`](crate::message::stream::Until::Available).
@@ -81,12 +82,12 @@ pub struct LinkOptions {
     pub gone_after: Option<Duration>,
     /// Program and version, shown to users at the other end.
     pub program: String,
-    /// Any random number, used to spread the dials over time.
+    /// A random number that spreads the dials of many endpoints over time.
     pub seed: u64,
 }
 
 impl LinkOptions {
-    /// Returns true if this end may also dial a peer other than the previous one.
+    /// Returns true if this endpoint may also dial a peer other than the previous one.
     pub(super) fn dials_anybody(&self) -> bool {
         self.takes_successor && !self.has_journal
     }

@@ -2,8 +2,8 @@
 //!
 //! When two ends meet for the first time, each sends the other a share of 32 random bytes. The two
 //! shares determine the secret of the pair, which no other program has and which is never sent.
-//! From then on, an end that claims to be the previous peer must prove that it has the secret. The
-//! proof is a MAC over its own incarnation, the incarnation it refers to and the number of the
+//! From then on, an endpoint that claims to be the previous peer must prove that it has the secret.
+//! The proof is a MAC over its own incarnation, the incarnation it refers to and the number of the
 //! dial, so that each proof is valid only once.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //!                                    <--  S_WELCOME  proof
 //! ```
 //!
-//! The answer of the dialled end may have been lost. An end that dials and has no pair yet
-//! therefore offers the same share each time, and can also be recognised by that share.
+//! The answer of the dialled endpoint may have been lost. An endpoint that dials and has no pair
+//! yet therefore offers the same share each time, and can also be recognised by that share.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -28,14 +28,14 @@ use crate::message::stream::Incarnation;
 #[derive(Clone, Copy, Default)]
 pub struct Secret(pub [u8; 32]);
 
-/// An end's record of the peer that it has met.
+/// An endpoint's record of the peer that it has met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The part of the peer's incarnation that is the same in all lives of an endpoint with a
-    /// journal.
+    /// The part of the peer's incarnation that is the same in all incarnations of an endpoint with
+    /// a journal.
     pub lineage: [u8; 8],
     pub secret: Secret,
-    /// The share that the peer offered when it first dialled; `None` if this end dialled.
+    /// The share that the peer offered when it first dialled; `None` if this endpoint dialled.
     pub offered: Option<Secret>,
 }
 
@@ -48,9 +48,9 @@ pub(super) enum Purpose {
     /// A share sent with a welcome.
     Answer = 2,
     Pair = 3,
-    /// Proof that the dialling end is the previous peer.
+    /// Proof that the dialling endpoint is the previous peer.
     Hello = 4,
-    /// Proof that the dialled end is the previous peer.
+    /// Proof that the dialled endpoint is the previous peer.
     Welcome = 5,
     /// The secret of an endpoint whose journal begins another stream.
     Next = 6,

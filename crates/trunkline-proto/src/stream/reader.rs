@@ -1,4 +1,4 @@
-//! The reader.
+//! The reading end of a stream, as a state machine without I/O.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub struct Reader {
     /// Largest credit granted, in bytes and elements, over all connections.
     pub(super) granted: (u64, u64),
     incoming: Option<Incoming>,
-    /// True if the two ends share a ring, from which the writer then reads the progress without
-    /// acknowledgements.
+    /// True if the two ends share a ring. The writer then reads the reader's progress from the
+    /// ring, without acknowledgements.
     pub(super) is_shared: bool,
     /// The last acknowledgement sent on this connection.
     pub(super) told: Ack,
@@ -49,12 +49,13 @@ pub struct Reader {
     pub(super) ack_at: Option<Tick>,
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
-    /// The reason why the writer was destroyed before the end of the stream.
+    /// The reason why the writer was aborted before the end of the stream.
     pub(super) abort_reason: Option<String>,
     /// True if the end of the stream may be acknowledged to the writer.
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
-    /// The position at which a writer will begin that had written nothing when it last connected.
+    /// The position at which the writer will begin, if it had written nothing when it last
+    /// connected.
     waits_at: Option<u64>,
     pub(super) is_abort_said: bool,
     pub(super) losses: Losses,
@@ -67,7 +68,7 @@ pub struct StreamClose {
     /// The position up to which the writer's program had written; it is beyond `position` if the
     /// writer gave up the rest.
     pub written: u64,
-    /// True if the writer was destroyed before the end of the stream. The received data is then
+    /// True if the writer was aborted before the end of the stream. The received data is then
     /// incomplete, regardless of its length.
     pub is_aborted: bool,
 }
@@ -159,7 +160,7 @@ impl Reader {
         }
     }
 
-    /// Returns the minimum additional credit, in bytes, for which a separate frame is sent: a
+    /// Returns the increase in credit, in bytes, from which an acknowledgement is sent at once: a
     /// quarter of the buffer.
     pub(super) fn credit_step(&self) -> u64 {
         match self.form {
@@ -248,8 +249,8 @@ impl Half for Reader {
         let arrived = self.arrived.position();
         let is_fresh = arrived == 0 && meeting == Meeting::First;
         if is_fresh && writer.kept > 0 {
-            // This reader replaces a reader that is gone; the elements which that reader had
-            // received are not sent again.
+            // This reader replaces one that is gone. Elements that the previous reader received are
+            // not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);

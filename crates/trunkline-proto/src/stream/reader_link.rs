@@ -66,8 +66,8 @@ impl Link<Reader> {
         self.half.arrived.position()
     }
 
-    /// Returns the number of elements that count as read, as far as this end knows: those read by
-    /// the program or by the reader that this end has replaced.
+    /// Returns the number of elements that count as read, as far as this endpoint knows: those read
+    /// by the program or by the reader that this endpoint has replaced.
     pub fn read_elements(&self) -> u64 {
         self.half.read_elements
     }
@@ -125,7 +125,7 @@ impl Link<Reader> {
         self.half.close
     }
 
-    /// Returns the reason why the writer was destroyed before the end of the stream.
+    /// Returns the reason why the writer was aborted before the end of the stream.
     pub fn abort_reason(&self) -> Option<&str> {
         self.half.abort_reason.as_deref()
     }
@@ -139,8 +139,8 @@ impl Link<Reader> {
         }
     }
 
-    /// Returns the number of elements that the writer is known to have dropped and that this end
-    /// will never get.
+    /// Returns the number of elements that the writer is known to have dropped and that this
+    /// endpoint will never get.
     pub fn lost(&self) -> u64 {
         self.half.losses.total
     }

@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub(super) liveness: Liveness,
 }
 
-/// The state of an endpoint other than its positions.
+/// The state of an endpoint, except for its positions.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) options: LinkOptions,
@@ -45,7 +45,7 @@ pub(super) struct Session {
     /// The pair with the peer, or with the peer recorded in the journal.
     pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
-    /// True if both ends share a ring, or this end offers to share one.
+    /// True if both ends share a ring, or this endpoint offers to share one.
     pub(super) is_shared: bool,
     /// Number of S_BELLs received over the current connection.
     pub(super) bells: u64,
@@ -66,10 +66,11 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     Stranger,
-    /// The dialling end claims to be the peer, and has proved that it has the secret of the pair.
+    /// The dialling endpoint claims to be the peer, and has proved that it has the secret of the
+    /// pair.
     Proven,
-    /// The dialling end claims to be the peer, and may not have received the answer to its first
-    /// dial.
+    /// The dialling endpoint claims to be the peer, and may not have received the answer to its
+    /// first dial.
     Unanswered,
     Impostor,
 }
@@ -126,8 +127,8 @@ impl Session {
         }
     }
 
-    /// Returns the share offered with the current dial. An end without a pair may not have received
-    /// the answer to an earlier dial, so it offers the same share again.
+    /// Returns the share offered with the current dial. An endpoint without a pair may not have
+    /// received the answer to an earlier dial, so it offers the same share again.
     fn offered(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
@@ -137,7 +138,7 @@ impl Session {
     }
 
     /// Returns the credentials for the hello of the current dial: the share, and the proof if this
-    /// end has met its peer.
+    /// endpoint has met its peer.
     pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
         let (own, attempt) = (self.options.incarnation, self.attempt);
         let proof = self.pair.map(|pair| {
@@ -147,7 +148,7 @@ impl Session {
         (Some(self.offered()), proof)
     }
 
-    /// Determines the identity claim of a dialling end.
+    /// Determines which identity the dialling endpoint claims, and whether it has proved it.
     pub(super) fn claim(&self, hello: &StreamHello) -> Claim {
         let known = self.peer.as_ref();
         if !is_life_of_known(&self.options, known, &hello.end) {
@@ -169,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Builds the welcome of this end, and the pair that the two form from now on.
+    /// Builds the welcome of this endpoint, and the pair that the two form from now on.
     pub(super) fn welcome(
         &self,
         hello: &StreamHello,
@@ -198,8 +199,8 @@ impl Session {
         (welcome, pair)
     }
 
-    /// Called when the dialled end has accepted: returns the pair that the two form from now on;
-    /// returns `None` if it is not the endpoint that it claims to be.
+    /// Called when the dialled endpoint has accepted. Returns the pair that the two form from now
+    /// on, or `None` if the other is not the endpoint that it claims to be.
     pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
         let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
         let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
@@ -271,7 +272,7 @@ impl Session {
         }
     }
 
-    /// Sends a keep-alive, which shows the peer that this end has received its frames.
+    /// Sends a keep-alive, which shows the peer that this endpoint has received its frames.
     pub(super) fn say_alive(&mut self, now: Tick) {
         if let Some(connection) = self.up() {
             connection.say_alive(now);
@@ -406,7 +407,7 @@ impl Session {
                 away_for: now.since(since),
                 bytes: left_bytes,
             });
-            // Closes a connection that is still being established.
+            // This also closes a connection that is still being established.
             self.close(Disconnect::ClosedLocally);
         }
     }

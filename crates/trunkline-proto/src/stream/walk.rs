@@ -6,8 +6,8 @@ use super::output::RingBytes;
 /// Size of the length before an element of variable size.
 const LENGTH_BYTES: usize = 4;
 
-/// Steps through the bytes of a stream and counts its elements. The bytes may arrive in pieces of
-/// any size. The bytes of elements of fixed size are not inspected.
+/// Steps through the bytes of a stream, finds the boundaries of its elements, and counts them. The
+/// bytes may arrive in pieces of any size. The bytes of elements of fixed size are not inspected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ElementWalk {
     form: ElementForm,

@@ -1,4 +1,4 @@
-//! The writer.
+//! The writing end of a stream, as a state machine without I/O.
 
 use trunkline_types::Tick;
 
@@ -17,8 +17,9 @@ use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
 /// The state of the writer. Positions are in bytes.
 ///
-/// `freed <= acknowledged <= handed <= written`; while a connection is up `handed` is also at most
-/// the credit.
+/// `arrived <= handed <= written`. `kept.boundary() <= arrived`, unless elements in flight were
+/// dropped for a slow reader. While a connection is up, `handed` is also at most the credit, unless
+/// the two ends share a ring.
 #[derive(Clone, Debug)]
 pub struct Writer {
     pub(super) form: ElementForm,
@@ -33,9 +34,9 @@ pub struct Writer {
     /// The largest value of `handed` since the two ends last agreed on a position: the reader
     /// cannot have more.
     pub(super) reached: u64,
-    /// The part of `handed` that was accepted by the transport.
+    /// Position up to which the transport has accepted bytes.
     pub(super) sent: u64,
-    /// Position reported by the reader, over all connections.
+    /// Positions that the reader has reported, on any connection.
     pub(super) arrived: u64,
     pub(super) read: u64,
     pub(super) durable: u64,
@@ -46,13 +47,14 @@ pub struct Writer {
     pub(super) peer_has_journal: bool,
     /// Position up to which the ring contains the written bytes; the rest is in a journal.
     pub(super) at_hand: u64,
-    /// Position at which the stream began, which is the position of its first reader.
+    /// Position at which the stream began: that of its first reader.
     pub(super) begun: u64,
     /// Tracks the freed bytes; its boundary is the start of the ring's content.
     pub(super) kept: ElementWalk,
     /// Tracks `handed` for elements of variable size.
     pub(super) ahead: Option<ElementWalk>,
-    /// Positions to ask for, indexed by [`Until`], and the positions asked for on this connection.
+    /// Requested positions, in the order of [`Until::ASKED`], and the positions already requested
+    /// from the reader on this connection.
     pub(super) asks: [u64; 3],
     pub(super) asked: [u64; 3],
     pub(super) is_short_of_room: bool,
@@ -67,13 +69,13 @@ pub struct Writer {
     pub(super) drops: Drops,
 }
 
-/// The elements that have not been transferred when a writer ends.
+/// The elements that have not been delivered when a writer ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left {
     /// Number of written elements that the reader is not known to have.
     pub elements: u64,
-    /// Number of these elements that were in flight when the connection was lost, so that the
-    /// reader may have them. 0 once the two ends have agreed on the reader's position.
+    /// Number of these elements that were in flight when the connection was lost; the reader may
+    /// have received them. 0 once the two ends have agreed on the reader's position.
     pub in_doubt: u64,
 }
 
@@ -134,7 +136,7 @@ impl Writer {
         }
     }
 
-    /// Frees the bytes that have reached the required event.
+    /// Frees the bytes that have reached the stage `freed_at`.
     pub(super) fn free(&mut self, ring: &dyn RingBytes) {
         if self.is_shared {
             return;
@@ -150,7 +152,7 @@ impl Writer {
         }
     }
 
-    /// Returns the number of bytes for the next frame.
+    /// Returns the number of bytes to send in the next frame.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
         let credit = self.credit();
         let reach = self.written.min(credit).min(self.at_hand);
@@ -186,12 +188,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the reader can have reached the end, before any field of the acknowledgement is
-    /// used.
+    /// Checks, before any field of the acknowledgement is used, that the reader can have reached
+    /// the end.
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
-            // The reader may know the end from an earlier connection, or an earlier life.
+            // The reader may have received the end on an earlier connection, or in an earlier
+            // incarnation.
             Some(end) => end,
             _ => return Err(malformed("it knows an end that was not said")),
         };
@@ -336,7 +339,7 @@ impl Half for Writer {
                 format!("it has {} bytes of a stream that begins", reader.arrived),
             ),
             Meeting::Again if self.drops.may => self.find_reader(&reader, &at),
-            // Nothing was written yet, so the stream begins where the reader is.
+            // Nothing has been written yet, so the stream begins at the reader's position.
             Meeting::First if self.written == 0 => {
                 self.check_order(&at, reader.arrived).map(|()| {
                     let (from, elements) = (reader.arrived, reader.arrived_elements);
@@ -346,8 +349,9 @@ impl Half for Writer {
                     self.written_elements = elements;
                 })
             }
-            // The reader begins with the first byte that the writer still has. If nothing was
-            // freed, the previous reader may have given up.
+            // The reader begins with the first byte that the writer still has. A first reader is
+            // accepted in the same way if nothing has been freed: an earlier reader may have given
+            // up.
             Meeting::First | Meeting::Successor
                 if reader.arrived == 0
                     && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>

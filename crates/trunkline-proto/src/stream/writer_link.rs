@@ -29,7 +29,7 @@ impl Link<Writer> {
         half.handed = at.kept;
         half.sent = at.kept;
         half.written = at.written;
-        // The previous life may have sent all of these bytes.
+        // The previous incarnation may have sent all of these bytes.
         half.reached = at.written;
         Link::with(options, half, now)
     }
@@ -87,7 +87,7 @@ impl Link<Writer> {
     }
 
     /// Asks the reader to report as soon as everything written so far has reached `until`. Returns
-    /// the position for [`is_reached`](Self::is_reached).
+    /// the position to pass to [`is_reached`](Self::is_reached).
     pub fn flush(&mut self, until: Until) -> u64 {
         let position = self.half.written;
         self.half.asks = raised(self.half.asks, until, position);

@@ -106,7 +106,7 @@ pub(crate) async fn register(
     match state {
         Some(NameState::Registered) => Ok(Some(registration)),
         Some(NameState::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
-        // Nobody looks up an end that dials, so it needs no registered name.
+        // Nobody looks up an endpoint that dials, so it needs no registered name.
         _ if options.peer.is_some() => Ok(Some(registration)),
         Some(NameState::Unreachable(cause)) => Err(StreamError::NoDirectory {
             socket: place,

@@ -1,4 +1,4 @@
-//! The interface between an end and its link.
+//! The interface between an endpoint and its link.
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -11,7 +11,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         self.transport = self.transport.wrapping_add(1);
         self.dials = true;
         self.forget_output();
-        // An end without a target only accepts connections.
+        // An endpoint without a target only accepts connections.
         self.lookup = self
             .target
             .as_ref()

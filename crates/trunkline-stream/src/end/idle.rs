@@ -18,7 +18,7 @@ pub(crate) type Writing = Arc<Mutex<()>>;
 /// Interval of the idle check. Memory is released at most two intervals after the last change.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The memory of an end's ring, and its state at the last check.
+/// The memory of an endpoint's ring, and its state at the last check.
 pub(crate) struct Idle {
     memory: Arc<StreamMemory>,
     writing: Writing,

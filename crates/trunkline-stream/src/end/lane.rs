@@ -10,8 +10,8 @@
 //!             lane  lane  lane  -- each with a WriterLink and a connection of its own
 //! ```
 //!
-//! A lane's positions begin at 0 where its reader joined, and do not count the elements that it
-//! lost.
+//! A lane's positions begin at 0 where its reader joined, and do not count the elements that the
+//! reader lost.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ pub(crate) struct LaneEnd {
     start: RingStart,
     /// Ring position minus lane position, valid from the first byte still kept.
     ahead: u64,
-    /// Maximum number of elements kept for a reader that takes none; `None`: as many as fit.
+    /// Maximum number of elements kept for a reader that does not take them; `None`: as many as
+    /// fit.
     quota: Option<u64>,
     /// Number of elements that had been written when no more could be sent.
     late: u64,
@@ -53,8 +54,8 @@ struct Sending {
     kept: Option<Vec<u8>>,
 }
 
-/// The point from which a ring keeps elements: not before this position, and not before this number
-/// of elements.
+/// The point from which a ring keeps elements: the first boundary that is not before this position,
+/// nor before this number of elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeepFrom {
     pub(crate) position: u64,
@@ -62,7 +63,7 @@ pub(crate) struct KeepFrom {
 }
 
 impl LaneEnd {
-    /// A lane whose reader gets everything after its cursor.
+    /// Creates a lane whose reader gets everything after its cursor.
     pub(crate) fn new(
         cursor: ElementCursor,
         form: ElementForm,
@@ -97,7 +98,7 @@ impl LaneEnd {
         }
     }
 
-    /// The elements that the reader lacks.
+    /// Returns how many elements the reader has not received.
     pub(crate) fn left(&self, link: &WriterLink) -> Left {
         self.left.unwrap_or_else(|| link.left(self))
     }
@@ -175,8 +176,8 @@ impl LaneEnd {
     }
 }
 
-/// The first element boundary from `begin` on that is not before `from`, or the end of the ring's
-/// data.
+/// Returns the first element boundary from `begin` on that is not before `from`, or the end of the
+/// ring's data.
 pub(crate) fn place_behind(
     cursor: &ElementCursor,
     form: ElementForm,

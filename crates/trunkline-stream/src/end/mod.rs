@@ -1,4 +1,4 @@
-//! One end of a stream, driven by a link: its state machine, and the inner end of its ring.
+//! An endpoint of a stream, driven by its link: the state machine, and the inner end of the ring.
 //!
 //! ```text
 //!            program                                     program
@@ -61,8 +61,8 @@ pub(crate) const GATHER: Duration = Duration::from_millis(1);
 /// Number of bytes that are sent without waiting for more.
 pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 
-/// Time after the last bytes during which the end polls the ring every [`GATHER`]. After that, the
-/// program must announce its writes, and its next write is sent at once.
+/// Time after bytes were last handed out during which the endpoint polls the ring every [`GATHER`].
+/// After that, the program must announce its writes, and its next write is sent at once.
 const ACTIVE: Duration = Duration::from_millis(20);
 
 /// Consumes the first frame of an arriving peer from `bytes`.
@@ -83,37 +83,37 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
     })
 }
 
-/// One end of a stream, driven by its link.
+/// An endpoint of a stream, driven by its link.
 pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
     transport: u64,
-    /// The peer to look up, for an end that dials.
+    /// The peer to look up, for an endpoint that dials.
     target: Option<Target>,
     lookup: Option<PeerLookup>,
-    /// The end may dial: it must not be reachable before its name is registered.
+    /// Set once the endpoint may dial, after the attempt to register its name.
     may_dial: bool,
-    /// Why an endpoint that connected before there was a peer is not a match.
+    /// The reason why a dialling endpoint was refused while there was no peer.
     mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them have been sent.
     region: Option<(Place, u64)>,
     /// Output was appended that may not have been sent yet.
     is_sending: bool,
-    /// Time until which new data waits for more; `None` if the end does not poll for it.
+    /// Time until which new data waits for more; `None` if the endpoint does not poll for it.
     gather_until: Option<Tick>,
     /// Time at which bytes of the ring were last handed out.
     handed_at: Tick,
-    /// The end does not poll the ring at all: the program announces every write.
+    /// The endpoint does not poll the ring at all: the program announces every write.
     program_announces_writes: bool,
     /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
-    /// Receives the file of a shared ring, for an end that dials.
+    /// Receives the file of a shared ring, for an endpoint that dials.
     descriptors: Option<Descriptors>,
-    /// The current connection was dialled from this end.
+    /// The current connection was dialled from this endpoint.
     dials: bool,
     /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
-    /// The memory of the end's own ring, until the start of the stream is known.
+    /// The memory of the endpoint's own ring, until the start of the stream is known.
     initial_memory: Option<Arc<StreamMemory>>,
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
@@ -151,7 +151,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// Set once the stream is over.
+    /// Returns a cell that is set once the stream is over.
     pub(crate) fn over(&self) -> Arc<OnceLock<()>> {
         self.over.clone()
     }
@@ -167,12 +167,13 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.may_dial = true;
     }
 
-    /// Why there is no peer, and will be none until one of the ends changes (NS-16).
+    /// Returns the reason why there is no peer, and will be none until one of the two endpoints
+    /// changes (NS-16).
     pub(crate) fn mismatch(&self) -> Option<&StreamFault> {
         self.link.fault().or(self.mismatch.as_ref())
     }
 
-    /// Polls the ring: everything in it is sent without waiting for more.
+    /// Polls the ring, and sends everything in it without waiting for more.
     pub(crate) fn poll_ring(&mut self) {
         if let Err(corrupt) = self.inner.poll_ring(&mut self.link) {
             self.give_up(corrupt);
@@ -212,7 +213,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
-                // A pending lookup by this end used the transport that is being replaced.
+                // A pending lookup by this endpoint used the transport that is being replaced.
                 self.lookup = None;
                 self.forget_output();
                 self.begin();
@@ -243,7 +244,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         }
     }
 
-    /// The start of the program's end of the ring.
+    /// Returns the position at which the program's end of the ring starts.
     pub(crate) fn start(&self) -> RingStart {
         self.start
     }

@@ -39,7 +39,7 @@ pub(crate) struct SharedRing {
 pub(crate) type Seen = ((u64, u64), (u64, u64));
 
 impl SharedRing {
-    /// Creates the ring for an end that has offered to share one. `is_touched`: allocates all
+    /// Creates the ring for an endpoint that has offered to share one. `is_touched`: allocates all
     /// memory at once.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ pub(crate) struct ReaderEnd {
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
     pub(crate) store: Option<ReaderStore>,
-    /// The reason why the end's former journal was not emptied.
+    /// The reason why the endpoint's former journal was not emptied.
     unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,

@@ -1,4 +1,4 @@
-//! The operations in which the ends of a ring differ.
+//! The operations in which writers and readers differ.
 
 use std::sync::Arc;
 
@@ -93,10 +93,10 @@ pub(crate) trait EndpointRole: RingBytes + Send {
 /// The result of [`EndpointRole::stop_polling`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StopPolling {
-    /// The end must keep polling: there is data already.
+    /// The endpoint must keep polling: there is data already.
     Found,
-    /// The end may stop, but the request to the program is new. The program may have written at the
-    /// same moment without seeing it, so the ring must be polled once more later.
+    /// The endpoint may stop, but the request to the program is new. The program may have written
+    /// at the same moment without seeing it, so the ring must be polled once more later.
     Requested,
     Yes,
 }

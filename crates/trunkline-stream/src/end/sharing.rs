@@ -23,7 +23,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self
     }
 
-    /// Called before an end that dials sends its hello.
+    /// Called before an endpoint that dials sends its hello.
     pub(super) fn offer_sharing(&mut self) {
         let is_first = self.link.peer().is_none();
         let may_offer = is_first && !self.cannot_share && self.can_receive_file();
@@ -37,8 +37,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             .is_some_and(|descriptors| descriptors.is_open())
     }
 
-    /// Called before an end that was dialled answers a hello. Returns the ring, and its file to
-    /// send with the answer. `is_local`: the transport can carry the file.
+    /// Called before an endpoint that was dialled answers a hello. Returns the ring, and its file
+    /// to send with the answer. `is_local`: the transport can carry the file.
     pub(super) fn prepare_sharing(
         &mut self,
         hello: &StreamHello,
@@ -50,7 +50,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         // A peer that has been answered at least once has the ring.
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
-        // The same rule as for an end's own ring.
+        // The same rule as for an endpoint's own ring.
         let is_touched = !self.inner.releases_idle_memory();
         let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
             .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
@@ -64,7 +64,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.inner.shared().is_none_or(|shared| shared.is_confirmed)
     }
 
-    /// Called when a connection to this end is established.
+    /// Called when a connection to this endpoint is established.
     pub(super) fn begin_sharing(&mut self, fresh: Option<SharedRing>) {
         if let Some(shared) = fresh {
             *self.inner.shared_mut() = Some(shared);

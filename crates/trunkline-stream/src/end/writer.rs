@@ -19,9 +19,9 @@ pub(crate) struct WriterEnd {
     shared: Option<SharedRing>,
     /// The program was asked to announce its next write, and has not written since.
     awaits_announcement: bool,
-    /// The journal, if the end has one, with the outer end of the ring.
+    /// The journal, if the endpoint has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
-    /// The reason why the end's former journal was not emptied.
+    /// The reason why the endpoint's former journal was not emptied.
     unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
@@ -145,8 +145,8 @@ impl EndpointRole for WriterEnd {
         if self.shared.is_some() {
             return;
         }
-        // An end that has left its journal to the next incarnation may have less in its ring than
-        // the reader has freed. Only this program has the memory, so its positions are valid.
+        // An endpoint that has left its journal to the next incarnation may have less in its ring
+        // than the reader has freed. Only this program has the memory, so its positions are valid.
         let there = self.ring.written().unwrap_or(0);
         let bytes = link
             .freed()
@@ -256,7 +256,7 @@ impl StreamEndpoint<WriterEnd> {
         self.program_announces_writes
     }
 
-    /// The elements that the reader lacks.
+    /// Returns how many elements the reader has not received.
     pub(crate) fn left(&mut self) -> Left {
         self.poll_ring();
         let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.positions()));

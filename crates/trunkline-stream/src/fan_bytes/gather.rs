@@ -104,7 +104,7 @@ pub(crate) struct FanInCore {
     sources: Vec<Source>,
     /// Index of the source whose turn is next.
     next: usize,
-    /// Lives as long as the endpoint.
+    /// Held for as long as the endpoint exists.
     registration: Option<Registration>,
 }
 
@@ -138,8 +138,8 @@ impl FanInCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one, and takes the elements of that
-    /// writer. `decode` gets the form, the bytes and the number of elements.
+    /// Waits for elements of any writer, or for the end of a writer's stream, and takes the
+    /// elements of that writer. `decode` gets the form, the bytes and the number of elements.
     pub(crate) async fn read_run<T>(
         &mut self,
         waiter: &impl Waiter,
@@ -163,8 +163,8 @@ impl FanInCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one. Returns the reader of that writer,
-    /// and the number of elements, at most `max`.
+    /// Waits for elements of any writer, or for the end of a writer's stream. Returns the reader of
+    /// that writer, and the number of elements, at most `max`.
     pub(crate) async fn acquire(
         &mut self,
         waiter: &impl Waiter,
@@ -183,7 +183,7 @@ impl FanInCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one. Writers take turns.
+    /// Waits for elements of any writer, or for the end of a writer's stream. Writers take turns.
     async fn wait(
         &mut self,
         waiter: &impl Waiter,
@@ -209,8 +209,8 @@ impl FanInCore {
         }
     }
 
-    /// Searches for elements, or for an end after the last element, beginning with the writer whose
-    /// turn it is.
+    /// Searches for elements, or for a stream's end after its last element, beginning with the
+    /// writer whose turn it is.
     async fn find(&mut self, max: usize) -> Result<Option<Found>, StreamError> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
         let count = self.sources.len();
@@ -234,7 +234,8 @@ impl FanInCore {
         Ok(None)
     }
 
-    /// Removes a writer that has ended. The error of reading from it becomes its end.
+    /// Removes a writer whose stream has ended. The error of reading from it becomes the reported
+    /// end.
     fn end(&mut self, index: usize, error: StreamError) -> Result<Found, StreamError> {
         let end = RunEnd::of(error)?;
         let Source { member, core, .. } = self.sources.remove(index);
@@ -259,7 +260,7 @@ impl FanInCore {
         self.sources.iter_mut().map(present).collect()
     }
 
-    /// Destroys the end; each writer learns how far its stream has been read.
+    /// Destroys the reader; each writer learns how far its stream has been read.
     pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
         self.hub.close();
         self.registration = None;

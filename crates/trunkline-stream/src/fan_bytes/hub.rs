@@ -207,8 +207,8 @@ impl<O: Lanes> Hub<O> {
         gone
     }
 
-    /// The longest element that all readers have room for. Also records `bytes` as the longest
-    /// element written, if it fits.
+    /// Returns the length of the longest element that all readers have room for. Also records
+    /// `bytes` as the longest element written, if it fits.
     pub(crate) fn element_bytes_max(&self, bytes: u64) -> u64 {
         let mut state = self.lock();
         let there = state.lanes.iter().filter(|lane| !lane.is_over());

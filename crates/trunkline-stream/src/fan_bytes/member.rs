@@ -1,4 +1,4 @@
-//! The peers of an endpoint, and what arrives from them.
+//! The peers of an endpoint, and the data that arrives from them.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct PeerStatus {
     pub lost: u64,
 }
 
-/// The elements that a reader lacked when its writer was closed, or when it left.
+/// The elements that a reader had not received when its writer was closed, or when the reader left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Undelivered {
     pub member: Arc<Member>,

@@ -34,7 +34,7 @@ pub(crate) struct FanOutCore {
     pub(crate) unsent: u64,
     /// Length of the longest element known to fit all buffers.
     pub(crate) longest_checked: usize,
-    /// Lives as long as the endpoint.
+    /// Held for as long as the endpoint exists.
     pub(crate) registration: Option<Registration>,
 }
 
@@ -90,7 +90,7 @@ impl FanOutCore {
         Ok(())
     }
 
-    /// The memory for the next elements; there must be room for them.
+    /// Returns the memory for the next elements; there must be room for them.
     pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
         let position = self.ring.written();
         // The memory is mirrored: the space is in one piece, aligned to the element's size.
@@ -109,7 +109,7 @@ impl FanOutCore {
         if self.ring.glance_wake() {
             self.each(|end| end.inner.wake());
         } else if self.unsent >= GATHER_BYTES {
-            // Accessing an end sends what is due.
+            // Accessing an endpoint sends all output that is due.
             self.each(|_| ());
         }
     }
@@ -126,7 +126,7 @@ impl FanOutCore {
         has_room.unwrap_or(false)
     }
 
-    /// Waits until this much fits, or makes room for it.
+    /// Waits until there is room for this many bytes and elements, or makes room for them.
     pub(crate) async fn wait_for_room(
         &mut self,
         waiter: &impl Waiter,
@@ -209,7 +209,7 @@ impl FanOutCore {
         place_behind(cursor, self.form, cursor.place(), from)
     }
 
-    /// Sends everything now, and waits until it has reached the state `until` at every current
+    /// Sends everything now, and waits until it has reached the stage `until` at every current
     /// reader, or was lost there.
     pub(crate) async fn flush(
         &mut self,
@@ -272,8 +272,8 @@ impl FanOutCore {
         self.hub.lanes.departed.take()
     }
 
-    /// Ends the stream: waits until every reader has everything, and reports the elements that each
-    /// lacks.
+    /// Ends the stream, waits up to `timeout` for every reader to receive everything, and reports
+    /// how many elements each has not received.
     pub(crate) async fn close(
         &mut self,
         waiter: &impl Waiter,

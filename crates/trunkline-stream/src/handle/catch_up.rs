@@ -12,8 +12,8 @@
 /// Number of polls that hardly count as a wait: about 100 ns in total.
 const POLLS: u32 = 16;
 
-/// Number of polls of an end that would spin anyway: about half a microsecond, in which a spinning
-/// peer answers. Reading the clock takes as long as several polls.
+/// Number of polls of an endpoint that would spin anyway: about half a microsecond, in which a
+/// spinning peer answers. Reading the clock takes as long as several polls.
 const POLLS_SPINNING: u32 = 128;
 
 /// Number of elements per transfer at which the pause is long enough.
@@ -47,7 +47,7 @@ pub(crate) struct CatchUpBackoff {
 }
 
 impl CatchUpBackoff {
-    /// `spins`: the end spins for a while before it sleeps.
+    /// `spins`: the endpoint spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
             polls: if spins { POLLS_SPINNING } else { POLLS },
@@ -61,7 +61,7 @@ impl CatchUpBackoff {
     }
 
     /// Called when the program has reached `position`, in elements, and would have to wait. Returns
-    /// true if `has` becomes true so soon that a wait is not needed.
+    /// true if `has` becomes true so soon that no wait is needed.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
         let arrived = position.wrapping_sub(self.before);
         self.before = position;

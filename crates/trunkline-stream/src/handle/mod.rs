@@ -1,7 +1,7 @@
-//! A program's handle on its end of a stream, within the link that drives it.
+//! A program's handle on its endpoint, within the link that drives it.
 //!
-//! A program takes its end's lock only through this module. With the feature `sim`, an end can also
-//! belong to a simulated process.
+//! A program takes its endpoint's lock only through this module. With the feature `sim`, an
+//! endpoint can also belong to a simulated process.
 
 mod catch_up;
 mod environment;
@@ -50,7 +50,7 @@ pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
     /// ends.
     fn ends_wait(&self, deadline: Option<Tick>, is_answered: bool) -> bool;
 
-    /// Syncs the end's journal after each message from `wakes`.
+    /// Syncs the endpoint's journal after each message from `wakes`.
     fn start_syncing(&self, wakes: Receiver<()>);
 
     fn close(&self, deadline: Tick);
@@ -69,7 +69,7 @@ impl<S: EndpointRole + 'static> Clone for EndpointHandle<S> {
 }
 
 impl<S: EndpointRole + 'static> EndpointHandle<S> {
-    /// Runs `f` on the end under its lock, then sends what is due.
+    /// Runs `f` on the endpoint under its lock, then sends all output that is due.
     pub(crate) fn with<R>(
         &self,
         f: impl FnOnce(&mut StreamEndpoint<S>, Tick, Timestamp) -> R,
@@ -81,7 +81,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         }
     }
 
-    /// Waits until `f` returns an answer; `None` on timeout or if the end is closed.
+    /// Waits until `f` returns an answer; `None` on timeout or if the endpoint is closed.
     pub(crate) async fn wait<R>(
         &self,
         waiter: &impl Waiter,
@@ -136,7 +136,8 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         self.environment().new_lineage()
     }
 
-    /// Sends the end's remaining data, until `deadline` at the latest, then closes the connection.
+    /// Sends the endpoint's remaining data, until `deadline` at the latest, then closes the
+    /// connection.
     pub(crate) fn close(&self, deadline: Tick) {
         match self {
             Self::Net(link) => link.close(deadline),
@@ -164,7 +165,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 }
 
 impl<S: Syncs + 'static> EndpointHandle<S> {
-    /// Syncs the end's journal after each message from `wakes`.
+    /// Syncs the endpoint's journal after each message from `wakes`.
     pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
         match self {
             Self::Net(link) => syncing::start(link, wakes),

@@ -12,7 +12,7 @@ use crate::end::EndpointRole;
 use crate::error::StreamError;
 use crate::wait::Waiter;
 
-/// Time after which an end that has announced its wait polls again: the other end reads the
+/// Time after which an endpoint that has announced its wait polls again: the other end reads the
 /// announcement without a fence, and may have missed it.
 const POLL_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
@@ -20,13 +20,13 @@ const POLL_AGAIN_AFTER: Duration = Duration::from_millis(1);
 pub(crate) trait RingCondition {
     fn holds(&mut self) -> bool;
     /// Asks the other end to ring the bell after its next change. Returns true if the condition
-    /// already holds.
+    /// holds already.
     fn announce_wait(&mut self) -> bool;
-    /// Elements that this end has written, or read.
+    /// Elements that this endpoint has written, or read.
     fn position(&self) -> u64;
 }
 
-/// The waiting state of an end.
+/// Decides how an endpoint spins and pauses while it waits.
 #[derive(Debug)]
 pub(crate) struct WaitPolicy {
     backoff: CatchUpBackoff,

@@ -101,8 +101,7 @@ impl JournalError {
         }
     }
 
-    /// Returns true if the error may go away while the endpoint exists: the disk is full, or access
-    /// is denied.
+    /// Returns true if the error may be temporary, such as a full disk or denied access.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Disk { action, .. } if *action != SYNCED)
     }

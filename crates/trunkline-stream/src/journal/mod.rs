@@ -56,10 +56,10 @@ pub enum Durability {
     Disk,
 }
 
-/// The point at which elements count as read, so that they are not delivered again after a crash.
+/// The point from which elements count as read, and are not delivered again after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Commit {
-    /// When the program reads again, commits, or closes the end; until then it may still be
+    /// When the program reads again, commits, or closes the reader; until then it may still be
     /// processing them.
     #[default]
     ByNextRead,
@@ -132,8 +132,8 @@ macro_rules! forward_to_log {
                 self.log.set_peer(peer)
             }
 
-            /// Empties the journal, once the other side has everything and the end. Another stream,
-            /// with this lineage, may begin in it.
+            /// Empties the journal, once the other end has everything, including the end of the
+            /// stream. Another stream, with this lineage, may begin in it.
             pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
                 self.log.finish(lineage)
             }

@@ -34,7 +34,7 @@ pub struct WriterJournal {
     pending: Vec<u8>,
     /// Number of bytes of `pending` that are already pushed.
     taken: usize,
-    /// The place of the records after `pending`; only used while there are any.
+    /// The place of the records after `pending`; only used while there are such records.
     place: Option<Place>,
     pushed: u64,
 }

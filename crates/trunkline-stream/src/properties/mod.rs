@@ -17,14 +17,16 @@ use crate::journal::JournalError;
 
 pub(crate) use self::report::Reporter;
 
-/// An end whose properties can be read from any thread.
+/// An endpoint whose properties can be read from any thread.
 pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
-    /// Number of elements in this end's buffer, and number of elements that it has written or read.
+    /// Number of elements in this endpoint's buffer, and number of elements that it has written or
+    /// read.
     fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
-    /// The same for a ring shared by both ends, after this many elements written and read.
+    /// The same for a ring shared by both ends, from the total numbers of elements written and
+    /// read.
     fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64);
 
     fn journal_error(end: &StreamEndpoint<Self>) -> Option<JournalError>;
@@ -102,8 +104,8 @@ pub struct Properties {
     pub transport: Option<&'static str>,
     /// The reason why the stream is over, unless it ended normally.
     pub fault: Option<StreamFault>,
-    /// The reason why the journal cannot be used at present, or was not emptied when the end was
-    /// closed.
+    /// The reason why the journal cannot be used at present, or was not emptied when the endpoint
+    /// was closed.
     pub journal: Option<JournalError>,
 }
 

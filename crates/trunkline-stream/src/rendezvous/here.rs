@@ -64,7 +64,7 @@ impl World for Here {
 }
 
 fn dialler(peer: Option<&StreamUrl>, options: &Options, descriptors: &Descriptors) -> Dialler {
-    // An end without a peer only accepts connections.
+    // An endpoint without a peer only accepts connections.
     let Some(peer) = peer else {
         return Dialler::pipe(|| Err(io::ErrorKind::Unsupported.into()));
     };

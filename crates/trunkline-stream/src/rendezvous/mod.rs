@@ -1,7 +1,7 @@
 //! The rendezvous of two endpoints (NS-09 to NS-19).
 //!
-//! Each endpoint registers its name, with the engine of this machine or behind a port of its own. A
-//! peer that looks the name up is handed over to the endpoint.
+//! Each endpoint registers its name, with the engine of this machine or behind a port of its own.
+//! The connection of a peer that looks the name up is handed over to the endpoint.
 //!
 //! An endpoint that names its peer is the active one: it looks the peer up in the directory of the
 //! peer's host, or at the peer's own port, waits until the peer exists, and dials it.
@@ -42,10 +42,10 @@ pub(crate) trait World: Sized {
 
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
 
-    /// The bounds of the journal of an end with a buffer of `bytes_max` bytes.
+    /// The bounds of the journal of an endpoint with a buffer of `bytes_max` bytes.
     fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError>;
 
-    /// Starts the end's link, and registers its name.
+    /// Starts the endpoint's link, and registers its name.
     async fn start<S: HasProperties>(
         &self,
         waiter: &impl Waiter,
@@ -142,7 +142,8 @@ impl<'w, W: World> Plan<'w, W> {
             capacity: options.capacity,
             bytes,
         })?;
-        // An end that is dialled learns from the connection whether its peer is on another machine.
+        // An endpoint that is dialled learns from the connection whether its peer is on another
+        // machine.
         let is_far = peer
             .as_ref()
             .is_some_and(|peer| own_address(peer.host()).is_none());
@@ -217,7 +218,7 @@ impl<'w, W: World> Plan<'w, W> {
             incarnation: self.link.incarnation,
             program: self.link.program.clone(),
         });
-        // The name is registered before the end dials: the directory must not see the end under a
+        // The name is registered before the endpoint dials: the directory must not see it under a
         // name that belongs to another endpoint.
         let descriptors = Descriptors::default();
         let end = StreamEndpoint::new(

@@ -1,4 +1,4 @@
-//! An end in a simulated process; it takes the place of a link.
+//! An endpoint in a simulated process; it takes the place of a link.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -54,7 +54,7 @@ impl<S: EndpointRole + 'static> SimEnd<S> {
 }
 
 impl<S: HasProperties> SimEnd<S> {
-    /// Returns the acceptor of connections that arrive for this end.
+    /// Returns the acceptor of connections that arrive for this endpoint.
     pub(super) fn acceptor(self: &Arc<Self>) -> Arc<dyn Arrivals> {
         *lock(&self.own) = Arc::downgrade(self);
         Arc::new(Acceptor(Arc::downgrade(self)))

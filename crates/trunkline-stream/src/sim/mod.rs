@@ -67,7 +67,7 @@ pub struct Process {
     random: Mutex<u64>,
     host: Mutex<Option<Arc<DirectoryHost>>>,
     disk: Mutex<Option<(Arc<dyn Disk>, Bounds)>>,
-    /// The end created last, and the number of ends created.
+    /// The endpoint created last, and the number of endpoints created.
     ends: Mutex<(Option<Arc<dyn SimEndpoint>>, u64)>,
 }
 
@@ -137,7 +137,7 @@ impl World for Arc<Process> {
             .map_or(Bounds::of(1 << 20), |(_, bounds)| *bounds))
     }
 
-    /// Places an end in this process.
+    /// Places an endpoint in this process.
     async fn start<S: HasProperties>(
         &self,
         _: &impl Waiter,
@@ -161,9 +161,9 @@ impl World for Arc<Process> {
     }
 }
 
-/// An end as the simulator drives it.
+/// An endpoint as the simulator drives it.
 pub trait SimEndpoint: Send + Sync {
-    /// Runs `f` on the end, as a link does under its lock.
+    /// Runs `f` on the endpoint, as a link does under its lock.
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
     /// The next arrival in order: the transport's number, and the bytes read from it.
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
@@ -171,9 +171,9 @@ pub trait SimEndpoint: Send + Sync {
     fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
     /// The deadline of the program's wait; `None` if no program is waiting.
     fn waits(&self) -> Option<Option<Tick>>;
-    /// Returns true if a program has used the end since the last call.
+    /// Returns true if a program has used the endpoint since the last call.
     fn take_touched(&self) -> bool;
-    /// The time by which the end must close, at the latest; it closes earlier once everything is
+    /// The time at which the endpoint closes at the latest; it closes earlier once everything is
     /// sent.
     fn closes_by(&self) -> Option<Tick>;
     /// Ends the process: later calls have no effect.
@@ -181,8 +181,8 @@ pub trait SimEndpoint: Send + Sync {
     /// The properties as a monitor reads them.
     fn properties(&self) -> Properties;
     fn peer(&self) -> Option<[u8; 16]>;
-    /// The peer's own description, and this end's incarnation; `None` until the peer has been heard
-    /// from.
+    /// The peer's own description, and this endpoint's incarnation; `None` until the peer has been
+    /// heard from.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
     fn incarnation(&self) -> [u8; 16];
     /// Number of connections lost after they were established.

@@ -14,13 +14,13 @@ use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of streams of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary writers that name this end as their peer. Each has its own buffer here,
-/// so none can block another. A read returns a run of elements of one writer, in the order in which
-/// they were written, and writers take turns. Elements of different writers are not ordered.
+/// The writers are ordinary writers that name this endpoint as their peer. Each has its own buffer
+/// here, so none can block another. A read returns a run of elements of one writer, in the order in
+/// which they were written, and writers take turns. Elements of different writers are not ordered.
 ///
 /// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
-/// it. The end of a writer is reported once, after its last element. Another writer may always
-/// connect, so this reader never ends by itself.
+/// it. The end of a writer's stream is reported once, after its last element. Another writer may
+/// always connect, so this reader never ends by itself.
 ///
 /// Dropping the reader destroys it; each writer learns how far its stream was read.
 ///
@@ -93,8 +93,8 @@ forward! {
 }
 
 forward! {
-    /// Waits for elements of any writer, or for the end of one, and returns up to `max` elements of
-    /// that writer. Arrays may have different lengths.
+    /// Waits for elements of any writer, or for the end of a writer's stream, and returns up to
+    /// `max` elements of that writer. Arrays may have different lengths.
     ///
     /// # Errors
     /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an

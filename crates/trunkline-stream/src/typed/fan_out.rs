@@ -17,7 +17,7 @@ use crate::wait::{Blocking, Task, Waiter, block};
 /// The writer of a stream of elements of type `T` with any number of readers, each of which
 /// gets everything.
 ///
-/// The readers are ordinary readers that name this end as their peer. All share one buffer, in
+/// The readers are ordinary readers that name this endpoint as their peer. All share one buffer, in
 /// which each has its own cursor; room becomes free once the slowest reader has the elements. The
 /// [`Policy`](crate::Policy) decides what happens to a reader that is too slow.
 ///

@@ -1,4 +1,4 @@
-//! Ends with several peers whose element type is known only at run time.
+//! Endpoints with several peers, for an element type that is known only at run time.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The methods that ends forward to their cores, written once for typed ends and for ends of
-//! run-time values: `forward!(writer [T: Element] Writer<T>)`.
+//! The methods that endpoints forward to their cores, written once for typed endpoints and for
+//! those of run-time values: `forward!(writer [T: Element] Writer<T>)`.
 
-/// Implements the methods of an end on top of its `core`.
+/// Implements the methods of an endpoint on top of its `core`.
 macro_rules! forward {
     (
         $(#[$doc:meta])*
@@ -20,7 +20,7 @@ macro_rules! forward {
         }
     };
 
-    // `cancelled`: the effect of a future that is dropped.
+    // `cancelled`: the effect of dropping the future.
     (
         $(#[$doc:meta])*
         $name:ident, $name_async:ident($($arg:ident: $ty:ty),*) -> $answer:ty
@@ -120,8 +120,8 @@ macro_rules! forward {
 
     (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has reached the point given by `until`
-            /// (NS-42 to NS-44). With a timeout of zero it returns without waiting (NS-49).
+            /// Sends everything now, and waits until it has reached the stage `until` (NS-42 to
+            /// NS-44). With a timeout of zero it returns without waiting (NS-49).
             ///
             /// # Errors
             /// [`StreamError::Timeout`]; the flush continues. Any other error means that the stream
@@ -134,15 +134,15 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the end once the reader has everything, or after `timeout`. Returns how many
-            /// elements were not delivered.
+            /// Closes the writer once the reader has everything, or after `timeout`. Returns how
+            /// many elements were not delivered.
             pub fn close(mut self, timeout: Option<Duration>) -> Closed {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end immediately: buffered elements are no longer sent (NS-45). The
+            /// Aborts the writer immediately: buffered elements are no longer sent (NS-45). The
             /// reader gets [`StreamError::Aborted`] after the elements that have arrived. Returns
-            /// how many elements the reader lacks.
+            /// how many elements the reader has not received.
             pub fn abort(self) -> Closed {
                 self.abort_because(crate::bytes::ABORTED)
             }
@@ -159,7 +159,7 @@ macro_rules! forward {
 
     (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has reached the state `until` at every
+            /// Sends everything now, and waits until it has reached the stage `until` at every
             /// current reader, or was lost there. With a timeout of zero it returns without
             /// waiting.
             ///
@@ -174,15 +174,15 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the end once every reader has everything, or after `timeout`. Returns the
-            /// elements that each remaining reader lacks.
+            /// Closes the writer once every reader has everything, or after `timeout`. Returns how
+            /// many elements each remaining reader has not received.
             pub fn close(mut self, timeout: Option<Duration>) -> Vec<Undelivered> {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
-            /// [`StreamError::Aborted`] after the elements that have arrived. Returns the elements
-            /// that each reader lacks.
+            /// Aborts the writer immediately: buffered elements are no longer sent. Each reader
+            /// gets [`StreamError::Aborted`] after the elements that have arrived. Returns how many
+            /// elements each reader has not received.
             pub fn abort(self) -> Vec<Undelivered> {
                 self.abort_because(crate::bytes::ABORTED)
             }
@@ -192,13 +192,13 @@ macro_rules! forward {
                 block(self.core.abort(&Blocking, reason))
             }
 
-            /// The readers that are connected or expected back.
+            /// Returns the readers that are connected or expected back.
             pub fn readers(&self) -> Vec<PeerStatus> {
                 self.core.present()
             }
 
-            /// The readers that have left since the last call, and the elements that each of them
-            /// lacked; at most the last 64.
+            /// Returns the readers that have left since the last call, with the number of elements
+            /// that each had not received; at most the last 64.
             pub fn departed(&mut self) -> Vec<Undelivered> {
                 self.core.departed()
             }
@@ -210,19 +210,20 @@ macro_rules! forward {
 
     (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Number of elements that a writer with several readers is known to have dropped for
-            /// this reader, including those that no read has reported yet. 0 for any other writer.
+            /// Returns the number of elements that a writer with several readers is known to have
+            /// dropped for this reader, including those that no read has reported yet; 0 for any
+            /// other writer.
             pub fn lost_total(&self) -> u64 {
                 self.core.lost_total()
             }
 
-            /// Number of elements that can be read now.
+            /// Returns the number of elements that can be read now.
             pub fn available(&mut self) -> usize {
                 self.core.available()
             }
 
-            /// Declares everything read so far as processed: with a journal, none of it is
-            /// delivered again after a crash. Does nothing without a journal.
+            /// Declares that everything read so far has been processed: with a journal, none of it
+            /// is delivered again after a crash. Does nothing without a journal.
             ///
             /// # Errors
             /// [`StreamError::Journal`]; elements already read may be delivered again after a
@@ -239,7 +240,7 @@ macro_rules! forward {
             /// Destroys the reader. The writer learns how far the stream was read.
             ///
             /// # Errors
-            /// [`StreamError::Journal`]: the end is gone, but its journal was not emptied. An
+            /// [`StreamError::Journal`]: the reader is closed, but its journal was not emptied. An
             /// endpoint created with the same journal continues this stream, and can then be
             /// closed.
             pub fn close(mut self) -> Result<(), StreamError> {
@@ -252,8 +253,8 @@ macro_rules! forward {
 
     (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// The writers that are connected or expected back, and those with elements left to
-            /// read.
+            /// Returns the writers that are connected or expected back, and those with elements
+            /// left to read.
             pub fn writers(&mut self) -> Vec<PeerStatus> {
                 self.core.present()
             }
@@ -287,8 +288,8 @@ macro_rules! forward {
 
     (properties $doc:literal, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Returns a monitor that reads the properties from any thread, even while this end
-            /// waits.
+            /// Returns a monitor that reads the properties from any thread, even while this
+            /// endpoint waits.
             pub fn monitor(&self) -> Monitor {
                 self.core.monitor()
             }

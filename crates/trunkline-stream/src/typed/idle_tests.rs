@@ -9,8 +9,8 @@ use crate::{Options, Reader};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Number of times that the checking thread yields: long enough for a program that did not wait for
-/// the lock to write.
+/// Number of times that the checking thread yields: long enough for a program to write if it did
+/// not wait for the lock.
 const TURNS: u32 = 10_000;
 
 /// The memory of a ring is released under a lock, and a program writes nothing into the ring while

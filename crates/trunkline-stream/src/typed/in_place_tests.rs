@@ -177,8 +177,8 @@ fn arrives_at(core: &FanInCore) -> Vec<Place> {
     of_lane.collect()
 }
 
-/// Reads one run in place: returns the writer's number, the address and the elements. Meanwhile it
-/// checks how many elements wait.
+/// Reads one run in place: returns the writer's number, the address and the elements. Meanwhile,
+/// checks how many elements are waiting.
 type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
 
 /// Checks that each run is read where the link has put it, and counts as read when it is dropped.

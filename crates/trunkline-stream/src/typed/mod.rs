@@ -1,5 +1,5 @@
-//! The ends as programs use them: of elements of a Rust type, and of values of a type that is known
-//! only at run time.
+//! The endpoints as programs use them: for elements of a Rust type, and for values of a type that
+//! is known only at run time.
 
 mod fan_in;
 mod fan_out;

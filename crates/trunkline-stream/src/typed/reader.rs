@@ -15,8 +15,9 @@ use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The reader of a stream of elements of type `T`.
 ///
-/// Elements that arrive stay in the end's own buffer until they are read; reading allows the writer
-/// to send more (NS-62). After the writer is gone, reading continues until nothing is left (NS-47).
+/// Elements that arrive stay in the endpoint's own buffer until they are read; reading allows the
+/// writer to send more (NS-62). After the writer is gone, reading continues until nothing is left
+/// (NS-47).
 ///
 /// Dropping the reader destroys it, and the writer learns how far it has read. With a journal,
 /// dropping it leaves the stream to the next endpoint of this name with the same journal.

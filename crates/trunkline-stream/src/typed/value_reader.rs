@@ -132,6 +132,7 @@ forward! {
     /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
     /// (NS-48), or before elements that the writer has dropped.
     ///
+    /// # Errors
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
     /// the buffer's capacity. [`StreamError::Lengths`] if the arrays differ in shape (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>

@@ -17,14 +17,14 @@ use crate::wait::{Blocking, Task, Waiter, block};
 
 /// The writer of a stream of elements of type `T`.
 ///
-/// Elements go into the end's own buffer, and from there into the reader's buffer as room permits.
-/// They are kept until the reader has them, across lost connections. While disconnected, writing
-/// continues until the buffer is full (NS-60, NS-67).
+/// Elements go into the endpoint's own buffer, and from there into the reader's buffer as room
+/// permits. They are kept until the reader has them, across lost connections. While disconnected,
+/// writing continues until the buffer is full (NS-60, NS-67).
 ///
 /// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
 /// is panicking, dropping aborts the stream instead. A program that cannot write everything must
-/// call [`abort_because`](Self::abort_because); otherwise the reader takes the elements it received
-/// for the complete stream.
+/// call [`abort_because`](Self::abort_because); otherwise the reader treats the elements that it
+/// received as the complete stream.
 ///
 /// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
 /// same journal.

@@ -72,7 +72,7 @@ fn size_in_file<T: Element>(values: &[T]) -> u64 {
 fn encode_text(strings: &[Text], out: &mut Vec<u8>) {
     let mut end = 0_u32;
     for string in strings {
-        // The writer has refused text of 4 GiB and more.
+        // The writer has rejected text of 4 GiB and more.
         end = end.wrapping_add(string.as_bytes().len() as u32);
         end.encode(out);
     }

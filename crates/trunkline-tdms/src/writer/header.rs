@@ -1,4 +1,4 @@
-//! The lead-in and metadata of a segment: only what the file does not contain yet.
+//! The lead-in and metadata of a segment: only metadata that the file does not contain yet.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;

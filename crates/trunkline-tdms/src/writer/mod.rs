@@ -23,7 +23,7 @@ use self::header::Scratch;
 pub use self::data::Data;
 pub use self::error::WriteError;
 
-/// Longest path that is written, in bytes; readers may refuse longer ones.
+/// Longest path that is written, in bytes; readers may reject longer ones.
 const PATH_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

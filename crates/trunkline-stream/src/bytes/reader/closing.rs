@@ -13,7 +13,7 @@ use crate::wait::Waiter;
 const LINGER: Duration = Duration::from_secs(3);
 
 impl ReaderCore {
-    /// Destroys the end, and sends the writer the position that the reader reached.
+    /// Destroys the reader, and sends the writer the position that it reached.
     pub(crate) async fn destroy(&mut self, waiter: &impl Waiter) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
@@ -44,7 +44,7 @@ impl ReaderCore {
         Ok(emptied?)
     }
 
-    /// Destroys an end without a journal, which cannot fail.
+    /// Destroys a reader without a journal, which cannot fail.
     pub(crate) async fn close(&mut self, waiter: &impl Waiter) {
         let _nothing = self.destroy(waiter).await;
     }

@@ -64,19 +64,19 @@ impl ReaderCore {
         Ok(Some(mark))
     }
 
-    /// Commits everything that was read, because the program closes the end on purpose.
+    /// Commits everything that was read, because the program closes the reader deliberately.
     pub(super) fn commit_all(&mut self) {
         // On failure the elements are delivered again, unless the journal is emptied.
         let _ = self.append_commit();
     }
 
-    /// Finishes with the journal after the end has been destroyed.
+    /// Releases the journal after the reader has been destroyed.
     pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.finish_journal(lineage))
     }
 
-    /// Closes the end, and leaves the stream to the next incarnation.
+    /// Closes the reader, and leaves the stream to the next incarnation.
     pub(super) fn leave(&mut self) {
         if self.link.is_closed() {
             return;

@@ -33,7 +33,7 @@ pub struct ReaderCore {
     pub(crate) link: EndpointHandle<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
-    /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.
+    /// Capacity of this endpoint's buffer, in elements; a ring shared by both ends holds more.
     capacity: u64,
     /// Read position at which the writer needs new credit.
     credit_at: u64,
@@ -44,7 +44,7 @@ pub struct ReaderCore {
     copied: Vec<u8>,
     /// Position of the next gap, if the writer drops elements.
     gap_at: Option<Arc<AtomicU64>>,
-    /// Set if the end has a journal.
+    /// Set if the reader has a journal.
     journal: Option<Commits>,
     registration: Option<Registration>,
 }
@@ -365,7 +365,7 @@ impl ReaderCore {
         self.after_release();
     }
 
-    /// Makes sure that the writer learns that the ring has room again.
+    /// Makes sure that the writer is notified that the ring has room again.
     #[inline(always)]
     fn after_release(&mut self) {
         if self.ring.read_position() >= self.credit_at || self.ring.glance_wake() {

@@ -27,7 +27,7 @@ impl RingCondition for Read<'_> {
     }
 
     fn announce_wait(&mut self) -> bool {
-        // Asks for more room than can exist, so that any change wakes this end.
+        // Asks for more room than can exist, so that any change wakes this endpoint.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
         self.holds()
     }
@@ -38,7 +38,7 @@ impl RingCondition for Read<'_> {
 }
 
 impl WriterCore {
-    /// Sends everything now, and waits until it has reached the state `until`.
+    /// Sends everything now, and waits until it has reached the stage `until`.
     pub(crate) async fn flush(
         &mut self,
         waiter: &impl Waiter,
@@ -89,8 +89,8 @@ impl WriterCore {
         }
     }
 
-    /// Wakes the other end of the ring if it sleeps. An end that is spinning is not disturbed, at
-    /// the cost of a fence.
+    /// Wakes the other end of the ring if it sleeps. An endpoint that is spinning is not disturbed,
+    /// at the cost of a fence.
     fn wake_reader(&mut self) {
         if let Some(at) = self.woken_at {
             let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);

@@ -67,7 +67,7 @@ impl WriterCore {
     }
 
     /// # Errors
-    /// The requested state can never be reached.
+    /// The requested stage can never be reached.
     pub(super) fn check_durable(&self, until: Until) -> Result<(), StreamError> {
         self.link.with(|end, _, _| {
             if let Some(error) = end.journal_error() {
@@ -88,7 +88,7 @@ impl WriterCore {
         self.link.with(|end, _, _| end.release_journal(lineage))
     }
 
-    /// Closes the end without ending the stream.
+    /// Closes the writer without ending the stream.
     pub(super) fn leave(&mut self) {
         if !self.link.is_closed() {
             // There is no caller to return the error to; the properties show it.

@@ -26,7 +26,8 @@ pub struct WriterCore {
     pub(crate) link: EndpointHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
-    /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
+    /// Size of this endpoint's buffer, in elements and bytes; a ring shared by both ends holds
+    /// more.
     capacity: u64,
     bytes_max: u64,
     /// Length of the longest element known to fit both buffers.
@@ -50,9 +51,9 @@ pub struct WriterCore {
     writing: Option<Writing>,
     /// Set once the stream is over.
     over: Arc<OnceLock<()>>,
-    /// Set if the end has a journal: writes go into the journal, and not directly into the ring.
+    /// Set if the writer has a journal: writes go into the journal, and not directly into the ring.
     pub(crate) journal: Option<Durability>,
-    /// Lives as long as the endpoint.
+    /// Held for as long as the endpoint exists.
     registration: Option<Registration>,
 }
 
@@ -191,7 +192,8 @@ impl WriterCore {
         is_pushed
     }
 
-    /// Returns true if this much fits the end's own buffer when empty (NS-33).
+    /// Returns true if this many bytes and elements fit the endpoint's own buffer when it is empty
+    /// (NS-33).
     #[inline]
     pub(crate) fn can_ever_fit(&self, bytes: usize, elements: u64) -> bool {
         elements <= self.capacity && bytes as u64 <= self.bytes_max
@@ -237,11 +239,11 @@ impl WriterCore {
 
     fn send(&mut self) {
         self.unsent = 0;
-        // Accessing the end sends what is due.
+        // Accessing the endpoint sends all output that is due.
         self.link.with(|_, _, _| ());
     }
 
-    /// Waits until this much fits.
+    /// Waits until there is room for this many bytes and elements.
     #[cold]
     pub(crate) async fn wait_for_room(
         &mut self,

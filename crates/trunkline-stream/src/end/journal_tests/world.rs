@@ -234,7 +234,7 @@ impl World {
         self.is_connected = false;
     }
 
-    /// The bytes that an end sends now.
+    /// Returns the bytes that an endpoint sends now.
     fn output<S: EndpointRole>(end: &mut StreamEndpoint<S>, now: Tick) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
